@@ -1,0 +1,1 @@
+"""Run folders: written whole or not at all, and sealed by a manifest over every byte."""

@@ -1,0 +1,138 @@
+"""What the commands share at the terminal: exit codes, errors, progress, safe text.
+
+stdout is the answer, stderr is commentary. Nothing here knows what a command does.
+"""
+
+import os
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from course.core.errors import CourseError
+
+INTERRUPTED = 130
+
+
+def parser(command: str, purpose: str, example: str) -> ArgumentParser:
+    """Make a door's argument parser: what it does, its flags, and a command to copy."""
+    return ArgumentParser(
+        prog=f"python -m course.{command}",
+        description=purpose,
+        epilog=f"example:\n{example}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None) -> int:
+    """Run a door's body and turn what it raises into a message and an exit code.
+
+    Returns: the body's code; a CourseError's own; 130 for Ctrl-C; argparse's code for bad usage.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = body(argv)
+        sys.stdout.flush()
+    except CourseError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("interrupted; nothing unfinished was left behind")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, `head` for instance, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2
+    return code
+
+
+def styled(*parts: str | tuple[str, str]) -> None:
+    """Write one line of the answer to stdout, in colour on a terminal.
+
+    Args:
+        parts: text, or (text, style) with a rich style such as ``"bold green"``. Text is never read
+            as markup, and what a terminal would obey is neutralised.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    safe = [printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts]
+    Console(soft_wrap=True, highlight=False).print(Text.assemble(*safe))
+
+
+def say(message: str) -> None:
+    """Write one line of commentary to stderr."""
+    print(printable(message), file=sys.stderr)
+
+
+def answer(text: str = "") -> None:
+    """Write one line of the answer to stdout."""
+    print(text)
+
+
+def answer_json(value: Any) -> None:
+    """Write the whole answer as JSON."""
+    from course.core.digests import pretty_json
+
+    sys.stdout.write(pretty_json(value).decode())
+
+
+def printable(text: str) -> str:
+    """Make hostile text safe to show: what a terminal would obey is shown as what it is.
+
+    Newlines and tabs stay; other control, bidirectional and surrogate characters become escapes.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def one_line(text: str, width: int) -> str:
+    r"""Show a text in one line of at most ``width`` characters, line ends written as ``\\n``."""
+    flat = printable(text[: 4 * width]).replace("\n", "\\n").replace("\t", "\\t")
+    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+
+
+def bar(share: float, width: int = 24) -> str:
+    """Draw a share in 0..1 as a bar of blocks, at least a sliver when it is not zero."""
+    eighths = round(share * width * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show progress on stderr while a long piece of work runs; stay quiet in a pipe.
+
+    Yields: a function to call with how many units of ``total`` are done by now.
+    """
+    if not sys.stderr.isatty() or total < 1_000_000:
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task(label, total=total)
+        yield lambda done: display.update(task, completed=done)

@@ -1,0 +1,236 @@
+"""Check a data file row by row and report every problem, each with its line.
+
+Two engines look at each row: the types that the commands read with, and the published JSON Schema.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from course.core.bad_rows import row_problem
+from course.core.bad_rows import BLANK, row_problem
+from course.core.digests import sha256_file
+from course.core.errors import DataError
+from course.core.jsonl import BOM, open_file
+from course.core.paths import display
+from course.core.schemas import OBJECTS, ROWS, validator
+
+CHECKSUMS = "CHECKSUMS.json"
+
+
+class Problem(NamedTuple):
+    """Something that is wrong in a file."""
+
+    path: str
+    line: int | None
+    text: str
+    gate: bool = False
+    """A golden row or a seal said no; anything else is bad input."""
+
+    def __str__(self) -> str:
+        where = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"{where}: {self.text}"
+
+
+class Report(NamedTuple):
+    """What was found in one file or folder."""
+
+    path: str
+    kind: str
+    rows: int
+    problems: list[Problem]
+    notes: list[str]
+
+
+RowCheck = Callable[[int, Any], Iterator[Problem]]
+
+
+def kind_of(path: Path) -> str:
+    """Tell a file's kind from the keys of its first readable rows.
+
+    Raises: DataError when they fit no kind.
+    """
+    with open_file(path) as file:
+        if path.suffix == ".json":
+            candidates = [file.read()]
+        else:
+            candidates = [line for _, line in zip(range(50), file, strict=False)]
+    if not any(text.strip() for text in candidates):
+        raise DataError(f"{display(path)} is empty.")
+    for text in candidates:
+        try:
+            keys = set(msgspec.json.decode(text.removeprefix(BOM), type=dict[str, msgspec.Raw]))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if kind := _kind_by_keys(keys):
+            return kind
+    raise DataError(
+        f"{display(path)} is of no kind that is known here. Name it with --kind: "
+        f"{', '.join(ROWS | OBJECTS)}."
+    )
+
+
+def check_file(
+    path: Path, kind: str, *, row_check: RowCheck | None = None, progress: Callable[[int], None]
+) -> Report:
+    """Check a file of a known kind.
+
+    Args:
+        path: a regular file.
+        kind: a key of ROWS or OBJECTS.
+        row_check: one more check of each good row, by line number.
+        progress: called with the bytes read so far.
+    """
+    if kind in OBJECTS:
+        return _check_object(path, kind)
+    shown = display(path)
+    row_type = ROWS[kind]
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
+    problems: list[Problem] = []
+    notes: list[str] = []
+    first_lines: dict[tuple[str, int], int] = {}
+    rows = done = 0
+    with open_file(path) as file:
+        for number, line in enumerate(file, start=1):
+            done += len(line)
+            if number == 1 and line.startswith(BOM):
+                line = line[len(BOM) :]
+                notes.append("starts with a byte-order mark")
+            if line.endswith(b"\r\n") and "has CRLF line ends" not in notes:
+                notes.append("has CRLF line ends")
+            if not line.strip(BLANK):
+                continue
+            rows += 1
+            if rows % 1000 == 0:
+                progress(done)
+            found = [Problem(shown, number, text) for text in _row_problems(kind, decoder, line)]
+            if not found:
+                row = decoder.decode(line)
+                found = list(_duplicates(shown, number, row, first_lines))
+                if row_check:
+                    found += row_check(number, row)
+            problems += found
+    if rows == 0:
+        problems.append(Problem(shown, None, "the file is empty"))
+    return Report(shown, kind, rows, problems, notes)
+
+
+def check_checksums(folder: Path) -> Report:
+    """Compare a data folder with its CHECKSUMS.json: changed, missing and unlisted files."""
+    path = folder / CHECKSUMS
+    shown = display(path)
+    try:
+        listed = msgspec.json.decode(path.read_bytes(), type=_Checksums).files
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Report(shown, "checksums", 0, [Problem(shown, None, f"cannot be read: {error}")], [])
+    problems = []
+    for name, entry in sorted(listed.items()):
+        file = folder / name
+        if not file.is_file():
+            problems.append(Problem(shown, None, f"{name} is listed, but does not exist"))
+        elif sha256_file(file) != entry.sha256:
+            text = f"{name} is not the file that was listed: its SHA-256 differs"
+            problems.append(Problem(shown, None, text))
+    present = {
+        file.relative_to(folder).as_posix() for file in folder.rglob("*.jsonl") if file.is_file()
+    }
+    unlisted = sorted(present - set(listed))
+    problems += [Problem(shown, None, f"{name} is not listed") for name in unlisted]
+    return Report(shown, "checksums", len(listed), problems, [])
+
+
+def listed_files(folder: Path) -> list[Path]:
+    """The JSONL files of a data folder, in order."""
+    return sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
+
+
+class _Checksum(msgspec.Struct):
+    sha256: str
+
+
+class _Checksums(msgspec.Struct):
+    schema_version: int
+    files: dict[str, _Checksum]
+
+
+def _kind_by_keys(keys: set[str]) -> str | None:
+    rules = (
+        ("seal", "manifest"),
+        ("outcomes", "eval_summary"),
+        ("temperature", "sampling"),
+        ("selected", "selection_results"),
+        ("samples", "selection_pack"),
+        ("expected_code", "golden"),
+        ("outcome_code", "eval_results"),
+        ("completion", "completions"),
+        ("prompt", "dataset"),
+    )
+    return next((kind for key, kind in rules if key in keys), None)
+
+
+def _check_object(path: Path, kind: str) -> Report:
+    shown = display(path)
+    with open_file(path) as file:
+        data = file.read().removeprefix(BOM)
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(OBJECTS[kind])
+    problems = [Problem(shown, None, text) for text in _row_problems(kind, decoder, data)]
+    return Report(shown, kind, 1, problems, [])
+
+
+def _row_problems(kind: str, decoder: "msgspec.json.Decoder[Any]", line: bytes) -> list[str]:
+    """Every problem of one row: the first in the words of the reader, then what the schema adds."""
+    first = row_problem(decoder, decoder.type, line)
+    try:
+        value, repeated = _plain(line)
+    except UnicodeDecodeError:  # in the text of a key that the reader ignores
+        return [first or "this row holds bytes that are not UTF-8"]
+    except (ValueError, RecursionError):
+        return [first or "this row holds a number too long, or is nested too deeply"]
+    problems = [first] if first else []
+    errors = sorted(
+        validator(kind).iter_errors(value), key=lambda error: list(map(str, error.path))
+    )
+    told = next((error for error in errors if _same(error, decoder, line)), None) if first else None
+    problems += [f"{e.json_path}: {e.message:.200}" for e in errors if e is not told]
+    problems += [f"the key {key!r} stands twice in one object" for key in repeated]
+    return problems
+
+
+def _same(error: Any, decoder: "msgspec.json.Decoder[Any]", line: bytes) -> bool:
+    """Whether a schema's error is the one that the reader reports for this row."""
+    try:
+        decoder.decode(line)
+    except msgspec.ValidationError as problem:
+        message, _, rest = str(problem).partition(" - at `")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    if error.validator == "required":
+        return "missing required field" in message and message.split("`")[1] in error.message
+    place, path = rest.rstrip("`") or "$", error.json_path
+    return place == path or place.startswith((f"{path}.", f"{path}["))
+
+
+def _plain(line: bytes) -> tuple[Any, list[str]]:
+    """Decode JSON as plain data, and collect keys that stand twice in one object."""
+    repeated: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in items)
+        repeated.extend(sorted(key for key, count in counts.items() if count > 1))
+        return dict(items)
+
+    return json.loads(line.decode(), object_pairs_hook=pairs), repeated
+
+
+def _duplicates(
+    shown: str, number: int, row: Any, first_lines: dict[tuple[str, int], int]
+) -> Iterator[Problem]:
+    key = (row.id, getattr(row, "sample_index", None) or 0)
+    first = first_lines.setdefault(key, number)
+    if first != number:
+        sample = f" with sample_index {key[1]}" if hasattr(row, "sample_index") else ""
+        yield Problem(shown, number, f"the id {row.id!r}{sample} already stands in line {first}")

@@ -1,0 +1,168 @@
+"""Make an eval run: evaluate, and leave the evidence in a sealed run folder."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from course.artifacts.manifest import (
+    MANIFEST,
+    UNSEALED,
+    command_facts,
+    environment_facts,
+    git_facts,
+    new_run_id,
+    utc_now,
+)
+from course.artifacts.run_folder import RunFolder
+from course.core.console import one_line
+from course.core.digests import pretty_json, sha256_file
+from course.core.errors import DataError
+from course.core.paths import display
+from course.core.records import (
+    Detectable,
+    EvalSummary,
+    InputFile,
+    Manifest,
+    OutputFile,
+    SamplingSettings,
+    ScorerFacts,
+)
+from course.evaluation.evaluate import Evaluation, Request, evaluate
+from course.scoring.contract import UNSCORED_CODES, Scorer
+
+
+class Origin(NamedTuple):
+    """Where completions came from, as far as it is known."""
+
+    sampling: SamplingSettings | None
+    policy: dict[str, Any] | None
+
+
+def origin_of(completions: Path) -> Origin:
+    """Find out how completions were sampled, from the manifest of the run they lie in.
+
+    Raises: DataError when there is such a manifest and the file is not what it sealed.
+    """
+    beside = completions.parent / MANIFEST
+    if not beside.is_file() or not completions.is_file():
+        return Origin(None, None)
+    try:
+        manifest = msgspec.json.decode(beside.read_bytes(), type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{display(beside)} cannot be read: {error}.") from error
+    output = manifest.outputs.get(completions.name)
+    if output is None:
+        return Origin(None, None)
+    if sha256_file(completions) != output.sha256:
+        raise DataError(
+            f"{display(completions)} is not what its run sealed: it was changed since. Take the "
+            "original, or copy the file out of the run folder if the change is meant."
+        )
+    return Origin(manifest.sampling, manifest.policy)
+
+
+def write_eval_run(
+    request: Request,
+    folder: RunFolder,
+    *,
+    origin: Origin,
+    sampling_file: Path | None,
+    argv: Sequence[str],
+    args: dict[str, Any],
+    progress: Callable[[int], None],
+) -> tuple[Evaluation, Manifest]:
+    """Evaluate into an open run folder and publish it."""
+    started, clock = utc_now(), time.perf_counter()
+    out = folder.create("results.jsonl")
+    evaluation = evaluate(request, out, progress)
+    folder.write("summary.json", pretty_json(evaluation.summary))
+    folder.write("summary.md", summary_markdown(evaluation.summary, request.scorer).encode())
+    inputs = {"dataset": evaluation.dataset, "completions": evaluation.completions}
+    if sampling_file:
+        data = sampling_file.stat().st_size
+        inputs["sampling"] = InputFile(display(sampling_file), data, sha256_file(sampling_file))
+
+    def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
+        return Manifest(
+            schema_version=1,
+            kind="eval",
+            run_id=new_run_id(started),
+            created_utc=f"{started:%Y-%m-%dT%H:%M:%SZ}",
+            duration_s=round(time.perf_counter() - clock, 3),
+            command=command_facts(argv, args),
+            inputs=inputs,
+            prompts_sha256=evaluation.prompts_sha256,
+            scorer=scorer_facts(request.scorer),
+            policy=origin.policy,
+            sampling=request.sampling,
+            environment=environment_facts(),
+            git=git_facts(),
+            outputs=outputs,
+            seal=UNSEALED,
+        )
+
+    return evaluation, folder.publish(manifest_of)
+
+
+def scorer_facts(scorer: Scorer) -> ScorerFacts:
+    """Say which scorer measured, as the manifest records it."""
+    return ScorerFacts(
+        name=scorer.name,
+        version=scorer.version,
+        plug=scorer.plugin.plug,
+        sources_sha256=scorer.plugin.sources_sha256,
+        full_reward=scorer.high,
+    )
+
+
+def rate_text(rate: float | None, low: float | None, high: float | None) -> str:
+    """Write a rate with its interval, in three digits."""
+    if rate is None or low is None or high is None:
+        return "none: nothing was scored"
+    return f"{rate:.3f}  [{low:.3f}, {high:.3f}]"
+
+
+def detectable_text(detectable: Detectable) -> str:
+    """Write a detectable difference with its alpha, its power and whether it is paired."""
+    setting = f"alpha {detectable.alpha:.2f}, power {detectable.power:.1f}"
+    kind = "paired" if detectable.paired else "unpaired"
+    if detectable.value is None:
+        return f"none at this size ({setting}, {kind})"
+    return f"{detectable.value:.3f} ({setting}, {kind})"
+
+
+def summary_markdown(summary: EvalSummary, scorer: Scorer) -> str:
+    """Write a summary for people: the numbers, what they rest on, and the outcomes."""
+    run, metrics = summary.run, summary.metrics
+    explained = {**scorer.codes, **UNSCORED_CODES}
+    rate = rate_text(metrics.pass_rate, metrics.pass_rate_low, metrics.pass_rate_high)
+    rows = sum(summary.outcomes.values())
+    lines = [
+        f"# {run.name}",
+        "",
+        f"Scorer: {run.scorer}",
+        "",
+        "| what | number |",
+        "|---|---|",
+        f"| pass rate, 95 % interval | {rate} |",
+        f"| passed of scored completions | {metrics.n_pass} of {run.n_scored} |",
+        f"| examples | {run.n_examples} |",
+        f"| unscored rows | {run.n_unscored} (missing completions: {run.n_missing}) |",
+        f"| cut at the token limit | {run.n_truncated} |",
+        f"| detectable difference | {detectable_text(metrics.detectable_difference)} |",
+        "",
+        "| outcome | rows | share | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {_cell(code)} | {count} | {count / rows:.1%} | {_cell(explained.get(code, ''))} |"
+        for code, count in summary.outcomes.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return one_line(text, 120).replace("|", "\\|")

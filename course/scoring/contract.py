@@ -1,0 +1,212 @@
+"""Load a scorer and hold it to the contract: what breaks it is unscored, never a zero.
+
+A plugged scorer is foreign code. Whatever goes wrong in it (an exception, a wrong type, a missing
+key, NaN, a reward outside its declared range, details that are not JSON) becomes a ``Score`` with
+no reward and the reason, and the run goes on.
+"""
+
+import math
+import re
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from course.core.errors import PluginError
+from course.core.plugins import Plugin, load_plugin
+from course.core.records import INT64_MAX, INT64_MIN
+from course.scoring import BUILTIN_SCORERS
+
+SCORER_ERROR = "scorer_error"
+MISSING_COMPLETION = "missing_completion"
+UNCODED = "uncoded"
+UNSCORED_CODES = {
+    MISSING_COMPLETION: "The example has no completion, so there was nothing to score.",
+    SCORER_ERROR: "The scorer failed on this completion: no measurement, so no reward.",
+    UNCODED: "The scorer gave a reward but no details['code'] to say why.",
+}
+"""Outcome codes that are ours and not the scorer's, explained in one line."""
+
+
+class Score(Struct, frozen=True):
+    """A checked score. ``reward`` is None when unscored, and then ``error`` says why."""
+
+    reward: float | None
+    code: str
+    details: dict[str, Any] | None
+    error: str | None
+
+
+class Scorer(NamedTuple):
+    """A loaded scorer and what it declares about itself."""
+
+    plugin: Plugin
+    name: str
+    version: str
+    low: float
+    high: float
+    """The declared range of rewards; a completion passes when it earns ``high``."""
+    codes: dict[str, str]
+    """Outcome codes with a one-line explanation each; empty if the scorer declares none."""
+
+
+def load_scorer(plug: str) -> Scorer:
+    """Load a built-in scorer, or one from ``file.py:name`` or ``package.module:name``.
+
+    A module may declare ``NAME``, ``VERSION``, ``REWARD_RANGE`` (default 0.0 to 1.0) and ``CODES``.
+
+    Raises: PluginError when there is no such scorer or its declarations make no sense.
+    """
+    plugin = load_plugin(
+        plug, builtins=BUILTIN_SCORERS, default="score", parameters=2, what="scorer"
+    )
+    module = plugin.module
+    limits = getattr(module, "REWARD_RANGE", (0.0, 1.0))
+    try:
+        low, high = (float(limit) for limit in limits)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise PluginError(
+            f"{plug!r}: REWARD_RANGE is {limits!r}; expected two finite numbers, low before high, "
+            "such as (0.0, 1.0)."
+        ) from None
+    codes = getattr(module, "CODES", {})
+    return Scorer(
+        plugin,
+        str(getattr(module, "NAME", plugin.name)) if plugin.builtin else plugin.name,
+        str(getattr(module, "VERSION", "unversioned")),
+        low,
+        high,
+        {str(k): str(v) for k, v in codes.items()} if isinstance(codes, dict) else {},
+    )
+
+
+def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, Any], str], Score]:
+    """Wrap a scorer so that every call returns a Score and nothing is ever raised.
+
+    Args:
+        ask_twice: call it twice on each completion; two different scores are unscored.
+    """
+    function, low, high = scorer.plugin.function, scorer.low, scorer.high
+
+    def ours(example: dict[str, Any], completion: str) -> Score:
+        """A built-in scorer keeps the contract, which its tests prove; it only refuses examples."""
+        try:
+            result = function(example, completion)
+        except ValueError as error:
+            return _unscored(_describe(error, scorer))
+        details = result["details"]
+        return Score(result["reward"], details["code"], details, None)
+
+    def once(example: dict[str, Any], completion: str) -> Score:
+        try:
+            result = function(example, completion)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the border to foreign code: it records
+            return _unscored(_describe(error, scorer))
+        problem = _broken_contract(result, low, high)
+        if problem:
+            return _unscored(problem)
+        details = result["details"]
+        return Score(result["reward"] + 0.0, details.get("code", UNCODED), details, None)
+
+    def twice(example: dict[str, Any], completion: str) -> Score:
+        first = once(_copy(example), completion)
+        again = once(example, completion)
+        if first == again:
+            return first
+        return _unscored(
+            f"nondeterministic: asked twice, it said {_brief(first)} and then {_brief(again)}"
+        )
+
+    if ask_twice:
+        return twice
+    return ours if scorer.plugin.builtin else once
+
+
+def _broken_contract(result: Any, low: float, high: float) -> str | None:
+    """Say how a returned value breaks the contract, or None."""
+    if not isinstance(result, dict):
+        return f"the scorer returned {type(result).__name__}, not a dict with reward and details"
+    if "reward" not in result or "details" not in result:
+        missing = [key for key in ("reward", "details") if key not in result]
+        return f"the scorer's result has no {' and no '.join(map(repr, missing))}"
+    reward, details = result["reward"], result["details"]
+    if not isinstance(reward, float):
+        return f"reward is {type(reward).__name__} {reward!r:.40}, not a float such as 1.0"
+    if not low <= reward <= high:  # false for NaN too
+        return f"reward {reward} is outside the declared range {low} to {high}"
+    if not isinstance(details, dict):
+        return f"details is {type(details).__name__}, not a dict"
+    code = details.get("code", "")
+    if not isinstance(code, str):
+        return f"details['code'] is {type(code).__name__}, not a str"
+    return _not_json(details, "details", depth=0)
+
+
+def _not_json(value: Any, where: str, *, depth: int) -> str | None:
+    """Say where a value is not plain JSON data, or None."""
+    if depth > 20:
+        return f"{where} is nested more than 20 deep"
+    kind = type(value)
+    if kind is str:
+        if value.isascii() or not re.search("[\ud800-\udfff]", value):
+            return None
+        return f"{where} holds half of a surrogate pair, which JSON cannot carry"
+    if value is None or kind is bool:
+        return None
+    if kind is int:
+        return None if INT64_MIN <= value <= INT64_MAX else f"{where} is beyond 64 bits: use a str"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{where} is {value}, which JSON does not have"
+    if kind is dict:
+        for key, inner in value.items():
+            if type(key) is not str:
+                return f"{where} has a key that is not a str: {key!r:.40}"
+            if problem := _not_json(key, f"a key of {where}", depth=depth + 1):
+                return problem
+            if problem := _not_json(inner, f"{where}[{key!r}]", depth=depth + 1):
+                return problem
+        return None
+    if kind is list or kind is tuple:
+        for index, inner in enumerate(value):
+            if problem := _not_json(inner, f"{where}[{index}]", depth=depth + 1):
+                return problem
+        return None
+    return f"{where} is {kind.__name__}, which is not JSON (dict, list, str, number, bool, None)"
+
+
+def _describe(error: BaseException, scorer: Scorer) -> str:
+    file = getattr(scorer.plugin.module, "__file__", None)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    name = file.rpartition("/")[2] if file else ""
+    where = f" ({name}:{frames[-1].lineno})" if frames else ""
+    return f"{_stable(f'{type(error).__name__}: {_text_of(error)}')}{where}"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  foreign code: an exception whose own __str__ fails
+        return "(its message cannot be shown)"
+
+
+def _unscored(reason: str) -> Score:
+    return Score(None, SCORER_ERROR, None, _stable(reason))
+
+
+def _stable(text: str) -> str:
+    """Keep an error the same on every run: no addresses, no endless text, no lone surrogates."""
+    text = re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x...", text[:2000])
+    return text[:500].encode("utf-8", "replace").decode()
+
+
+def _brief(score: Score) -> str:
+    return f"{score.code} ({score.reward})" if score.error is None else score.error
+
+
+def _copy(example: dict[str, Any]) -> dict[str, Any]:
+    import copy
+
+    return copy.deepcopy(example)
