@@ -86,7 +86,6 @@ class RunFolder:
         self._overwrite = overwrite
         self._streams: dict[str, OutputStream] = {}
         self._lock: int | None = None
-        self._published = False
 
     def __enter__(self) -> Self:
         with in_words(self.final):
@@ -109,10 +108,9 @@ class RunFolder:
         try:
             for stream in self._streams.values():
                 stream.abandon()
-            if not self._published:
-                with contextlib.suppress(OSError):  # what failed first is what the user must hear
-                    self._recover()
-                    _remove_run(self._partial)
+            with contextlib.suppress(OSError):  # what failed first is what the user must hear
+                self._recover()
+                _remove_run(self._partial)  # unfinished, or the earlier run that was swapped out
         finally:
             self._unlock()
         if isinstance(error, OSError):
@@ -141,11 +139,7 @@ class RunFolder:
         self._streams[MANIFEST].close()
         sync_folder(self._partial)
         self._move_into_place()
-        self._published = True
         sync_folder(self.final.parent)
-        with contextlib.suppress(OSError):  # the run stands; the next writer removes what is left
-            _remove_run(self._partial)
-            _remove_run(self._previous)
         return manifest
 
     def _move_into_place(self) -> None:
@@ -200,7 +194,8 @@ class RunFolder:
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            self.final.with_name(self.final.name + LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a lock file that nobody holds is in nobody's way
+                self.final.with_name(self.final.name + LOCK).unlink()
             os.close(self._lock)
             self._lock = None
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from course.core.bad_rows import row_problem
 from course.core.bad_rows import BLANK, row_problem
 from course.core.digests import sha256_file
 from course.core.errors import DataError

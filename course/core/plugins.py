@@ -13,12 +13,15 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from course.core.errors import PluginError
-from course.core.paths import display
+from course.core.paths import ROOT, display
+
+PREFIX = "plugin_"
 
 
 class Plugin(NamedTuple):
@@ -76,7 +79,7 @@ def _load_file(path: Path, what: str) -> tuple[ModuleType, str]:
     except OSError as error:
         raise PluginError(f"The {what}'s file {shown} cannot be read: {error.strerror}.") from error
     key = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    module = ModuleType(f"plugin_{path.stem}_{key}")
+    module = ModuleType(f"{PREFIX}{path.stem}_{key}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     try:
@@ -90,28 +93,29 @@ def _load_file(path: Path, what: str) -> tuple[ModuleType, str]:
 def _modules_beside(path: Path) -> dict[str, bytes]:
     """The sources of modules that were imported from the file's own folder.
 
-    The course, Python itself and what is installed are no helpers, even where the folder holds them:
-    how many of their modules are loaded differs from command to command, and the hash must not.
+    The course, Python itself and what is installed are no helpers, even inside the folder: how
+    many of their modules are loaded differs from command to command, and the hash must not.
     """
     beside = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not file or not file.endswith(".py") or name.startswith((*NO_HELPERS, "plugin_")):
+        if not file or not file.endswith(".py") or name.startswith(("__main__", PREFIX)):
             continue
         helper = Path(file).resolve()
         if helper == path or not helper.is_relative_to(path.parent):
             continue
-        if not any(helper.is_relative_to(folder) for folder in _installed()):
+        if not any(helper.is_relative_to(folder) for folder in _no_helpers()):
             beside[helper.relative_to(path.parent).as_posix()] = helper.read_bytes()
     return beside
 
 
 @cache
-def _installed() -> list[Path]:
-    """Where Python and installed packages live."""
+def _no_helpers() -> list[Path]:
+    """Where Python, installed packages and the course live."""
     import sysconfig
 
-    return [Path(folder).resolve() for folder in set(sysconfig.get_paths().values())]
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")}
+    return [ROOT / "course", *(Path(folder).resolve() for folder in installed)]
 
 
 def _load_module(target: str, what: str, builtins: Mapping[str, str]) -> tuple[ModuleType, str]:
@@ -198,6 +202,14 @@ def _check_parameters(function: Callable[..., Any], parameters: int, plug: str, 
         ) from error
 
 
+def text_of(error: BaseException) -> str:
+    """Return a foreign exception's message, even if its own ``__str__`` fails."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  foreign code: anything may come out of it
+        return "(its message cannot be shown)"
+
+
 def _import_failure(error: BaseException, path: Path | None, shown: str, what: str) -> str:
     line: int | None = None
     if isinstance(error, SyntaxError):
@@ -206,5 +218,5 @@ def _import_failure(error: BaseException, path: Path | None, shown: str, what: s
         inside = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = inside[-1].lineno if inside else None
     where = f"{shown}:{line}" if line else shown
-    text = f"{type(error).__name__}: {error}".strip().rstrip(":")
+    text = f"{type(error).__name__}: {text_of(error)}".strip().rstrip(":")
     return f"The {what} cannot be imported: {where}: {text}"

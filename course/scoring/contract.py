@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from course.core.errors import PluginError
-from course.core.plugins import Plugin, load_plugin
+from course.core.plugins import Plugin, load_plugin, text_of
 from course.core.records import INT64_MAX, INT64_MIN
 from course.scoring import BUILTIN_SCORERS
 
@@ -62,16 +62,7 @@ def load_scorer(plug: str) -> Scorer:
         plug, builtins=BUILTIN_SCORERS, default="score", parameters=2, what="scorer"
     )
     module = plugin.module
-    limits = getattr(module, "REWARD_RANGE", (0.0, 1.0))
-    try:
-        low, high = (float(limit) for limit in limits)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise PluginError(
-            f"{plug!r}: REWARD_RANGE is {limits!r}; expected two finite numbers, low before high, "
-            "such as (0.0, 1.0)."
-        ) from None
+    low, high = _reward_range(plug, getattr(module, "REWARD_RANGE", (0.0, 1.0)))
     codes = getattr(module, "CODES", {})
     return Scorer(
         plugin,
@@ -84,9 +75,10 @@ def load_scorer(plug: str) -> Scorer:
 
 
 def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, Any], str], Score]:
-    """Wrap a scorer so that every call returns a Score and nothing is ever raised.
+    """Wrap a scorer so that every call returns a Score and nothing but Ctrl-C is ever raised.
 
     Args:
+        scorer: what ``load_scorer`` returned.
         ask_twice: call it twice on each completion; two different scores are unscored.
     """
     function, low, high = scorer.plugin.function, scorer.low, scorer.high
@@ -96,20 +88,19 @@ def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, A
         try:
             result = function(example, completion)
         except ValueError as error:
-            return _unscored(_describe(error, scorer))
+            return _unscored(*_describe(error, scorer))
         details = result["details"]
         return Score(result["reward"], details["code"], details, None)
 
     def once(example: dict[str, Any], completion: str) -> Score:
         try:
-            result = function(example, completion)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  the border to foreign code: it records
-            return _unscored(_describe(error, scorer))
-        problem = _broken_contract(result, low, high)
-        if problem:
-            return _unscored(problem)
-        details = result["details"]
-        return Score(result["reward"] + 0.0, details.get("code", UNCODED), details, None)
+            return _checked_score(function(example, completion), low, high)
+        except KeyboardInterrupt:
+            raise
+        except _ContractError as error:
+            return _unscored(str(error))
+        except BaseException as error:  # noqa: BLE001  the border to foreign code: it records
+            return _unscored(*_describe(error, scorer))
 
     def twice(example: dict[str, Any], completion: str) -> Score:
         first = once(_copy(example), completion)
@@ -125,75 +116,102 @@ def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, A
     return ours if scorer.plugin.builtin else once
 
 
-def _broken_contract(result: Any, low: float, high: float) -> str | None:
-    """Say how a returned value breaks the contract, or None."""
+class _ContractError(Exception):
+    """How a returned value breaks the contract, in words."""
+
+
+def _reward_range(plug: str, limits: object) -> tuple[float, float]:
+    try:
+        if not isinstance(limits, tuple | list) or any(isinstance(x, bool | str) for x in limits):
+            raise TypeError
+        low, high = (float(limit) for limit in limits)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise PluginError(
+            f"{plug!r}: REWARD_RANGE is {repr(limits)[:60]}; expected two finite numbers, low "
+            "before high, such as (0.0, 1.0)."
+        ) from None
+    return low, high
+
+
+def _checked_score(result: Any, low: float, high: float) -> Score:
+    """Turn what a scorer returned into a Score.
+
+    Raises: _ContractError, and whatever foreign objects raise when they are looked at.
+    """
     if not isinstance(result, dict):
-        return f"the scorer returned {type(result).__name__}, not a dict with reward and details"
+        got = type(result).__name__
+        raise _ContractError(f"the scorer returned {got}, not a dict with reward and details")
     if "reward" not in result or "details" not in result:
         missing = [key for key in ("reward", "details") if key not in result]
-        return f"the scorer's result has no {' and no '.join(map(repr, missing))}"
+        raise _ContractError(f"the scorer's result has no {' and no '.join(map(repr, missing))}")
     reward, details = result["reward"], result["details"]
     if not isinstance(reward, float):
-        return f"reward is {type(reward).__name__} {reward!r:.40}, not a float such as 1.0"
+        got = f"{type(reward).__name__} {reward!r:.40}"
+        raise _ContractError(f"reward is {got}, not a float such as 1.0")
     if not low <= reward <= high:  # false for NaN too
-        return f"reward {reward} is outside the declared range {low} to {high}"
+        raise _ContractError(f"reward {reward} is outside the declared range {low} to {high}")
     if not isinstance(details, dict):
-        return f"details is {type(details).__name__}, not a dict"
-    code = details.get("code", "")
+        raise _ContractError(f"details is {type(details).__name__}, not a dict")
+    details = _json_copy(details, "details", depth=0)
+    code = details.get("code", UNCODED)
     if not isinstance(code, str):
-        return f"details['code'] is {type(code).__name__}, not a str"
-    return _not_json(details, "details", depth=0)
+        raise _ContractError(f"details['code'] is {type(code).__name__}, not a str")
+    return Score(float(reward) + 0.0, code or UNCODED, details, None)  # -0.0 + 0.0 is 0.0
 
 
-def _not_json(value: Any, where: str, *, depth: int) -> str | None:
-    """Say where a value is not plain JSON data, or None."""
+def _json_copy(value: Any, where: str, *, depth: int) -> Any:
+    """Copy a value as plain JSON data: the scorer may go on to change its own.
+
+    Subclasses (numpy.float64, StrEnum, Counter) become what they are in JSON.
+
+    Raises: _ContractError for what JSON does not have.
+    """
     if depth > 20:
-        return f"{where} is nested more than 20 deep"
-    kind = type(value)
-    if kind is str:
-        if value.isascii() or not re.search("[\ud800-\udfff]", value):
-            return None
-        return f"{where} holds half of a surrogate pair, which JSON cannot carry"
-    if value is None or kind is bool:
-        return None
-    if kind is int:
-        return None if INT64_MIN <= value <= INT64_MAX else f"{where} is beyond 64 bits: use a str"
+        raise _ContractError(f"{where.split('[')[0]} is nested more than 20 deep")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if not value.isascii() and re.search("[\ud800-\udfff]", value):
+            raise _ContractError(f"{where} holds half of a surrogate pair, which JSON cannot carry")
+        return str.__str__(value)
+    if isinstance(value, int):
+        if not INT64_MIN <= value <= INT64_MAX:
+            raise _ContractError(f"{where} is beyond 64 bits: use a str")
+        return int(value)
     if isinstance(value, float):
-        return None if math.isfinite(value) else f"{where} is {value}, which JSON does not have"
-    if kind is dict:
+        if not math.isfinite(value):
+            raise _ContractError(f"{where} is {value}, which JSON does not have")
+        return float(value)
+    if isinstance(value, dict):
+        plain = {}
         for key, inner in value.items():
-            if type(key) is not str:
-                return f"{where} has a key that is not a str: {key!r:.40}"
-            if problem := _not_json(key, f"a key of {where}", depth=depth + 1):
-                return problem
-            if problem := _not_json(inner, f"{where}[{key!r}]", depth=depth + 1):
-                return problem
-        return None
-    if kind is list or kind is tuple:
-        for index, inner in enumerate(value):
-            if problem := _not_json(inner, f"{where}[{index}]", depth=depth + 1):
-                return problem
-        return None
-    return f"{where} is {kind.__name__}, which is not JSON (dict, list, str, number, bool, None)"
+            if not isinstance(key, str):
+                raise _ContractError(f"{where} has a key that is not a str: {key!r:.40}")
+            name = _json_copy(key, f"a key of {where}", depth=depth + 1)
+            plain[name] = _json_copy(inner, f"{where}[{name!r:.40}]", depth=depth + 1)
+        return plain
+    if isinstance(value, list | tuple):
+        items = enumerate(value)
+        return [_json_copy(inner, f"{where}[{i}]", depth=depth + 1) for i, inner in items]
+    kind = type(value).__name__
+    raise _ContractError(
+        f"{where} is {kind}, which is not JSON (dict, list, str, number, bool, None)"
+    )
 
 
-def _describe(error: BaseException, scorer: Scorer) -> str:
+def _describe(error: BaseException, scorer: Scorer) -> tuple[str, str]:
+    """An exception's type and message, and the last line of the scorer's file it came through."""
     file = getattr(scorer.plugin.module, "__file__", None)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     name = file.rpartition("/")[2] if file else ""
     where = f" ({name}:{frames[-1].lineno})" if frames else ""
-    return f"{_stable(f'{type(error).__name__}: {_text_of(error)}')}{where}"
+    return f"{type(error).__name__}: {text_of(error)}", where
 
 
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  foreign code: an exception whose own __str__ fails
-        return "(its message cannot be shown)"
-
-
-def _unscored(reason: str) -> Score:
-    return Score(None, SCORER_ERROR, None, _stable(reason))
+def _unscored(reason: str, where: str = "") -> Score:
+    return Score(None, SCORER_ERROR, None, _stable(reason) + where)
 
 
 def _stable(text: str) -> str:

@@ -93,8 +93,8 @@ def _first_broken_rule(text: str, marker: int, alone: bool) -> Parsed:
     gap, length = marker + 6, len(text)
     end = length - 1 if text[-1] == "\n" else length
     start = gap + 1
-    if text[gap:start] != " " or gap >= end:
-        return Parsed("bad_spacing", None, gap, max(gap, _skip_space(text, gap, end)))
+    if text[gap:start] != " ":
+        return Parsed("bad_spacing", None, gap, _skip_space(text, gap, end))
     if start >= end:
         return Parsed("missing_integer", None, gap, start)
     if text[start].isspace():
