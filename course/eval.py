@@ -66,7 +66,7 @@ def _main(argv: Sequence[str] | None) -> int:
     else:
         _show(evaluation.summary, scorer, manifest)
         console.answer(run_dir)
-    return _gate(evaluation.summary, allow_unscored=args.allow_unscored)
+    return _gate(evaluation.summary, run_dir, allow_unscored=args.allow_unscored)
 
 
 def _parse(argv: Sequence[str] | None) -> Namespace:
@@ -135,7 +135,10 @@ def _show(summary: "EvalSummary", scorer: "Scorer", manifest: "Manifest") -> Non
     from course.evaluation.eval_run import detectable_text, rate_text
     from course.scoring.contract import UNSCORED_CODES
 
-    run, metrics, say = summary.run, summary.metrics, console.answer
+    def say(text: str = "") -> None:
+        console.answer(console.printable(text))  # names of files and versions may be hostile
+
+    run, metrics = summary.run, summary.metrics
     explained = {**scorer.codes, **UNSCORED_CODES}
     rate = rate_text(metrics.pass_rate, metrics.pass_rate_low, metrics.pass_rate_high)
     several = f", {run.n_completions} completions" if run.n_completions > run.n_examples else ""
@@ -161,7 +164,7 @@ def _show(summary: "EvalSummary", scorer: "Scorer", manifest: "Manifest") -> Non
     say(f"  sealed {manifest.seal[:12]}, {manifest.duration_s:.2f} s; the run folder:")
 
 
-def _gate(summary: "EvalSummary", *, allow_unscored: bool) -> int:
+def _gate(summary: "EvalSummary", run_dir: str, *, allow_unscored: bool) -> int:
     """Say loudly that rows are unscored. They are no zeros, so the rate is not about them."""
     run = summary.run
     if not run.n_unscored:
@@ -178,7 +181,7 @@ def _gate(summary: "EvalSummary", *, allow_unscored: bool) -> int:
     level = "note" if allow_unscored else "UNSCORED"
     console.say(
         f"{level}: {run.n_unscored} of {rows} rows have no reward: {'; '.join(parts)}. They count "
-        "neither as passed nor as failed. See them: python -m course.inspect_run --run RUN "
+        f"neither as passed nor as failed. See them: python -m course.inspect_run --run {run_dir} "
         f"--code {'scorer_error' if failed else 'missing_completion'}"
     )
     return 0 if allow_unscored else 1

@@ -7,6 +7,7 @@ python -m course.validate runs/demo/base   a run folder
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,8 @@ def _main(argv: Sequence[str] | None) -> int:
     args = _parse(argv)
     from course.core.paths import DATA
 
-    reports = [report for path in args.paths or [DATA] for report in _check(path, args)]
+    with redirect_stdout(sys.stderr):  # a plugged scorer may print; stdout is the answer alone
+        reports = [report for path in args.paths or [DATA] for report in _check(path, args)]
     problems = [problem for report in reports for problem in report.problems]
     if args.json:
         console.answer_json(_as_json(reports))

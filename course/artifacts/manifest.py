@@ -35,12 +35,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _USER_IN_URL = re.compile(r"(?<=://)[^/\s]+@")
 
 
-def seal_of(manifest: Manifest) -> str:
-    """Compute the seal of a manifest, whatever seal it carries."""
+def seal_of(manifest: Manifest | dict[str, Any]) -> str:
+    """Compute the seal of a manifest, whatever seal it carries.
+
+    Args:
+        manifest: the record, or a manifest as it stands in its file. A file is judged by its own
+            fields, so a run of an older version keeps its seal when the record grows.
+    """
     import hashlib
 
-    fields = msgspec.structs.asdict(manifest)
-    del fields["seal"]
+    fields = msgspec.to_builtins(manifest)
+    fields.pop("seal", None)
     return hashlib.sha256(canonical_json(fields)).hexdigest()
 
 
@@ -50,10 +55,9 @@ def manifest_bytes(manifest: Manifest) -> tuple[bytes, Manifest]:
     return manifest_json(sealed), sealed
 
 
-def manifest_json(manifest: Manifest) -> bytes:
-    """Write a manifest in its one form: fields as declared, the keys of dicts sorted, indented."""
-    data = msgspec.json.encode(manifest, order="deterministic")
-    return msgspec.json.format(data, indent=2) + b"\n"
+def manifest_json(manifest: Manifest | dict[str, Any]) -> bytes:
+    """Write a manifest in its one form: keys sorted, indented."""
+    return msgspec.json.format(canonical_json(manifest), indent=2) + b"\n"
 
 
 class _Written(msgspec.Struct):

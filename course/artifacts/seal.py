@@ -7,7 +7,7 @@ run = open_run(folder)                # raises BrokenSealError otherwise
 import os
 import stat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -62,19 +62,9 @@ def inspect_seal(folder: Path) -> tuple[Manifest | None, list[str]]:
     names = _names_in(folder)
     if MANIFEST not in names:
         return None, [f"{MANIFEST} is missing, so nothing vouches for this folder"]
-    if not _is_plain_file(folder / MANIFEST):
-        return None, [f"{MANIFEST} is not the plain file that was sealed"]
-    try:
-        data = (folder / MANIFEST).read_bytes()
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
-        return None, [f"{MANIFEST} cannot be read: {error}"]
-
-    problems = []
-    if seal_of(manifest) != manifest.seal:
-        problems.append(f"{MANIFEST} was edited: its seal does not match its content")
-    elif manifest_json(manifest) != data:
-        problems.append(f"{MANIFEST} was edited: its bytes are not those that were sealed")
+    manifest, problems = read_manifest(folder)
+    if manifest is None:
+        return None, problems
     for name, output in sorted(manifest.outputs.items()):
         if problem := _output_problem(folder, name, output.bytes, output.sha256):
             problems.append(problem)
@@ -85,6 +75,27 @@ def inspect_seal(folder: Path) -> tuple[Manifest | None, list[str]]:
         if Path(name).name not in DESKTOP_LITTER
     ]
     return manifest, problems
+
+
+def read_manifest(folder: Path) -> tuple[Manifest | None, list[str]]:
+    """Read a folder's manifest and check its own seal, without looking at the other files.
+
+    Returns: the manifest, or None when it cannot be read, and what is wrong with it.
+    """
+    path = folder / MANIFEST
+    try:
+        if not _is_plain_file(path):
+            return None, [f"{MANIFEST} is not the plain file that was sealed"]
+        data = path.read_bytes()
+        written = msgspec.json.decode(data, type=dict[str, Any])
+        manifest = msgspec.convert(written, Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
+        return None, [f"{MANIFEST} cannot be read: {error}"]
+    if seal_of(written) != manifest.seal:
+        return manifest, [f"{MANIFEST} was edited: its seal does not match its content"]
+    if manifest_json(written) != data:
+        return manifest, [f"{MANIFEST} was edited: its bytes are not those that were sealed"]
+    return manifest, []
 
 
 def _is_plain_file(path: Path) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from course.core.errors import CourseError
+from course.core.errors import CourseError, MachineError
+from course.core.extras import how_to_install
 
 INTERRUPTED = 130
 
@@ -29,7 +30,8 @@ def parser(command: str, purpose: str, example: str) -> ArgumentParser:
 def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None) -> int:
     """Run a door's body and turn what it raises into a message and an exit code.
 
-    Returns: the body's code; a CourseError's own; 130 for Ctrl-C; argparse's code for bad usage.
+    Returns: the body's code; a CourseError's own; 3 for a library that is not installed; 130 for
+        Ctrl-C; argparse's code for bad usage.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -40,6 +42,12 @@ def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | 
     except CourseError as error:
         say(f"error: {error}")
         return error.exit_code
+    except ModuleNotFoundError as error:
+        cure = how_to_install(error.name or "")
+        if cure is None:
+            raise
+        say(f"error: {cure}")
+        return MachineError.exit_code
     except KeyboardInterrupt:
         say("interrupted; nothing unfinished was left behind")
         return INTERRUPTED

@@ -16,5 +16,5 @@ def display(path: Path) -> str:
     """Write a path as it stands in messages and manifests: relative to ROOT when inside it."""
     absolute = Path(os.path.abspath(path))
     if absolute.is_relative_to(ROOT):
-        return absolute.relative_to(ROOT).as_posix() or "."
-    return path.as_posix()
+        path = absolute.relative_to(ROOT)
+    return os.fsencode(path.as_posix()).decode(errors="replace")  # a name need not be Unicode

@@ -13,13 +13,15 @@ from course.artifacts.manifest import (
     command_facts,
     environment_facts,
     git_facts,
+    names_of_run,
     new_run_id,
+    seal_of,
     utc_now,
 )
 from course.artifacts.run_folder import RunFolder
 from course.core.console import one_line
 from course.core.digests import pretty_json, sha256_file
-from course.core.errors import DataError
+from course.core.errors import BrokenSealError
 from course.core.paths import display
 from course.core.records import (
     Detectable,
@@ -44,22 +46,26 @@ class Origin(NamedTuple):
 def origin_of(completions: Path) -> Origin:
     """Find out how completions were sampled, from the manifest of the run they lie in.
 
-    Raises: DataError when there is such a manifest and the file is not what it sealed.
+    A ``manifest.json`` that no run wrote says nothing.
+
+    Raises: BrokenSealError when the manifest was edited, or the file is not what it sealed.
     """
     beside = completions.parent / MANIFEST
-    if not beside.is_file() or not completions.is_file():
+    if not completions.is_file() or names_of_run(completions.parent) is None:
         return Origin(None, None)
     try:
         manifest = msgspec.json.decode(beside.read_bytes(), type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{display(beside)} cannot be read: {error}.") from error
+        raise BrokenSealError(f"BrokenSeal: {display(beside)} cannot be read: {error}.") from error
     output = manifest.outputs.get(completions.name)
     if output is None:
         return Origin(None, None)
-    if sha256_file(completions) != output.sha256:
-        raise DataError(
-            f"{display(completions)} is not what its run sealed: it was changed since. Take the "
-            "original, or copy the file out of the run folder if the change is meant."
+    edited = seal_of(manifest) != manifest.seal
+    if edited or sha256_file(completions) != output.sha256:
+        changed = beside if edited else completions
+        raise BrokenSealError(
+            f"BrokenSeal: {display(changed)} is not what its run sealed: it was changed. Take "
+            "the original, or copy the completions out of the run folder if the change is meant."
         )
     return Origin(manifest.sampling, manifest.policy)
 
@@ -141,7 +147,7 @@ def summary_markdown(summary: EvalSummary, scorer: Scorer) -> str:
     rate = rate_text(metrics.pass_rate, metrics.pass_rate_low, metrics.pass_rate_high)
     rows = sum(summary.outcomes.values())
     lines = [
-        f"# {run.name}",
+        f"# {one_line(run.name, 200)}",
         "",
         f"Scorer: {run.scorer}",
         "",

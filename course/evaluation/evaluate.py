@@ -143,12 +143,17 @@ def _run(
     out.write(encode_lines(rows))
     prompts.update(encode_lines(asked))
     return Evaluation(
-        tally.summary(f"{request.completions.stem} on {request.dataset.stem}", request.scorer),
+        tally.summary(_name(request), request.scorer),
         dataset.facts(),
         completions.facts(),
         prompts.hexdigest(),
         dataset.notes + completions.notes,
     )
+
+
+def _name(request: Request) -> str:
+    completions, dataset = (Path(display(p)).stem for p in (request.completions, request.dataset))
+    return f"{completions} on {dataset}"
 
 
 def _scored(

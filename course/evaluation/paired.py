@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from course.core.errors import DataError
 from course.core.jsonl import JsonlReader
 from course.core.records import Answer, Detectable
 from course.evaluation.intervals import detectable_paired
@@ -142,7 +141,7 @@ def permutation(values: "array[float]") -> tuple[float, str]:
         values: differences per example that are not zero (zeros do not change the test).
     """
     name = f"paired permutation, {RESAMPLES} resamples"
-    if len(values) == 0:
+    if len(values) < 2:  # a single difference is as far from 0 with either sign
         return 1.0, name
     import numpy as np
     from scipy.stats import permutation_test
@@ -192,16 +191,11 @@ def _interval(total: float, squares: float, pairs: int, alpha: float) -> tuple[f
 
     n = pairs + 2
     mean = total / n
-    half = norm.ppf(1 - alpha / 2) * math.sqrt(max(squares + 1 - total * total / n, 0.0)) / n
+    z = float(norm.ppf(1 - alpha / 2))
+    half = z * math.sqrt(max(squares + 1 - total * total / n, 0.0)) / n
     return max(-1.0, mean - half), min(1.0, mean + half)
 
 
 def _rate_of(row: ResultLine, passed: int, scored: int, count: int) -> ExampleRate:
     rate = passed / scored if scored else None
     return ExampleRate(row.id, str(row.expected_answer), rate, count)
-
-
-def check_results(results: Path) -> None:
-    """Raise DataError when a sealed run has no results to compare."""
-    if not results.is_file():
-        raise DataError(f"{results} does not exist: only runs with scored results can be compared.")

@@ -9,13 +9,14 @@ from the disk as their examples come. Hashes only narrow a search: ids themselve
 import os
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, pairwise
 
 import msgspec
 
-from course.core.bad_rows import row_problem
+from course.core.bad_rows import BLANK, row_problem
 from course.core.errors import DataError
-from course.core.jsonl import BOM, JsonlReader, lines_with_ids
+from course.core.jsonl import BOM, CHUNK, JsonlReader, open_file
 from course.core.paths import display
 from course.core.records import Completion, Example
 
@@ -112,7 +113,7 @@ class _Index:
         position = 0
         id_decoder = msgspec.json.Decoder(_IdOnly)
         for number, line in _lines(reader):
-            if line.strip():
+            if line.strip(BLANK):
                 try:
                     row_id = id_decoder.decode(line).id
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -164,8 +165,7 @@ class _Index:
         left = (~self._used).nonzero()[0]
         if not len(left):
             return
-        strangers = [self._read(int(number)).id for number in left[:5]]
-        found = lines_with_ids(self._reader.path, strangers)
+        found = [(self._line(int(number)), self._read(int(number)).id) for number in left[:5]]
         lines = ", ".join(f"line {number} ({row_id!r})" for number, row_id in found)
         more = f" and {len(left) - len(found)} more" if len(left) > len(found) else ""
         all_of_them = len(left) == len(self._used)
@@ -182,9 +182,18 @@ class _Index:
         try:
             return self._decoder.decode(line.partition(b"\n")[0])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            number = lines_with_ids(self._reader.path, [msgspec.json.decode(line)["id"]])[0][0]
             problem = row_problem(self._decoder, Completion, line) or "no valid row"
-            raise DataError(f"{display(self._reader.path)}:{number}: {problem}") from None
+            where = f"{display(self._reader.path)}:{self._line(row_number)}"
+            raise DataError(f"{where}: {problem}") from None
+
+    def _line(self, row_number: int) -> int:
+        """The line of a row, counted in the file: for error messages."""
+        newlines, left = 0, self._offset + int(self._starts[row_number])
+        with open_file(self._reader.path) as file:
+            while piece := file.read(min(left, CHUNK)):
+                newlines += piece.count(b"\n")
+                left -= len(piece)
+        return newlines + 1
 
 
 class _IdOnly(msgspec.Struct):
@@ -193,7 +202,13 @@ class _IdOnly(msgspec.Struct):
     id: str
 
 
-def _lines(reader: JsonlReader[Completion]) -> Iterator[tuple[int, bytes]]:
+class _Key(_IdOnly):
+    """What must not come twice in completions."""
+
+    sample_index: int | None = None
+
+
+def _lines(reader: "JsonlReader[Completion] | JsonlReader[Example]") -> Iterator[tuple[int, bytes]]:
     number = 0
     for block in reader.blocks():
         lines = block.split(b"\n")
@@ -213,18 +228,32 @@ def _sorted_samples(group: list[Completion], reader: JsonlReader[Completion]) ->
                 one.id,
                 f"Both have sample_index {one.sample_index or 0}; several completions of one "
                 "example need different ones.",
+                sample_index=one.sample_index or 0,
             )
     return group
 
 
 def _refuse_twice(
-    reader: "JsonlReader[Completion] | JsonlReader[Example]", row_id: str, why: str
+    reader: "JsonlReader[Completion] | JsonlReader[Example]",
+    row_id: str,
+    why: str,
+    *,
+    sample_index: int | None = None,
 ) -> None:
-    lines = [number for number, _ in lines_with_ids(reader.path, [row_id])]
-    where = " and ".join(map(str, lines))
+    """Raise for rows that are the same example or sample, naming the first two lines."""
+    decoder = msgspec.json.Decoder(_IdOnly if sample_index is None else _Key)
+    lines: list[int] = []
+    for number, line in _lines(JsonlReader(reader.path, Completion)):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # not this one
+            row = decoder.decode(line)
+            same = sample_index is None or (getattr(row, "sample_index", None) or 0) == sample_index
+            if row.id == row_id and same:
+                lines.append(number)
+        if len(lines) == 2:
+            break
     raise DataError(
-        f"{display(reader.path)}:{lines[-1]}: the id {row_id!r} stands more than once, in lines "
-        f"{where}. {why}"
+        f"{display(reader.path)}:{lines[1]}: the id {row_id!r} stands more than once, in lines "
+        f"{lines[0]} and {lines[1]}. {why}"
     )
 
 

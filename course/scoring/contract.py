@@ -67,7 +67,7 @@ def load_scorer(plug: str) -> Scorer:
     return Scorer(
         plugin,
         str(getattr(module, "NAME", plugin.name)) if plugin.builtin else plugin.name,
-        str(getattr(module, "VERSION", "unversioned")),
+        _stable(str(getattr(module, "VERSION", "unversioned"))),
         low,
         high,
         {str(k): str(v) for k, v in codes.items()} if isinstance(codes, dict) else {},
@@ -158,6 +158,8 @@ def _checked_score(result: Any, low: float, high: float) -> Score:
     code = details.get("code", UNCODED)
     if not isinstance(code, str):
         raise _ContractError(f"details['code'] is {type(code).__name__}, not a str")
+    if code in (SCORER_ERROR, MISSING_COMPLETION):
+        raise _ContractError(f"details['code'] is {code!r}, a name kept for rows that are unscored")
     return Score(float(reward) + 0.0, code or UNCODED, details, None)  # -0.0 + 0.0 is 0.0
 
 

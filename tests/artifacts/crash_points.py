@@ -9,6 +9,7 @@ SIGKILL, or by an exception (Ctrl-C may come anywhere). Prints one JSON list of 
 
 import json
 import os
+import shutil
 import signal
 import sys
 from itertools import count, product
@@ -17,8 +18,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import course.artifacts.run_folder as run_folder
-from course.artifacts.manifest import UNSEALED, environment_facts, new_run_id, utc_now
-from course.artifacts.run_folder import PREVIOUS, RunFolder
+from course.artifacts.manifest import MANIFEST, UNSEALED, environment_facts, new_run_id, utc_now
+from course.artifacts.run_folder import PARTIAL, PREVIOUS, RunFolder
 from course.artifacts.seal import seal_problems
 from course.core.errors import UsageError
 from course.core.records import Command, Manifest, OutputFile
@@ -88,6 +89,18 @@ def look(final: Path) -> str:
     return (final / "results.jsonl").read_text().strip()
 
 
+def half_beside(final: Path) -> list[str]:
+    """Name what stands beside the run with a manifest, and yet is not a whole run."""
+    half = []
+    for end in (PARTIAL, PREVIOUS):
+        beside, copy = final.with_name(final.name + end), final.parent / "copy"
+        if (beside / MANIFEST).exists():
+            shutil.copytree(beside, copy)  # under a name that would be opened
+            half += [beside.name] if seal_problems(copy) else []
+            shutil.rmtree(copy)
+    return half
+
+
 def try_all(folder: Path, *, earlier: bool, exchange: bool, kill: bool) -> list[dict[str, object]]:
     """Stop at every step of one kind of write; say what each stop and the next writer left."""
     found: list[dict[str, object]] = []
@@ -99,7 +112,7 @@ def try_all(folder: Path, *, earlier: bool, exchange: bool, kill: bool) -> list[
         if not stopped_at(step, final, overwrite=earlier, kill=kill):
             return found
         left = look(final)
-        beside = sorted(path.name for path in final.parent.iterdir() if path != final)
+        half = half_beside(final)
         try:
             write_run(final, b"next\n", overwrite=False)
             refused = False
@@ -114,7 +127,7 @@ def try_all(folder: Path, *, earlier: bool, exchange: bool, kill: bool) -> list[
                 "earlier": earlier,
                 "kill": kill,
                 "left": left,
-                "beside": beside,
+                "half": half,
                 "refused": refused,
                 "after": after,
                 "clean": clean and look(final) == "next",

@@ -1,5 +1,6 @@
 """A run folder is there complete, or not there at all."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import course.artifacts.run_folder as run_folder
+from course.artifacts.disk import take_lock
 from course.artifacts.run_folder import RunFolder, next_free
 from course.artifacts.seal import open_run, seal_problems
 from course.core.errors import CourseError, MachineError, UsageError
@@ -20,6 +22,13 @@ Contents = Callable[[Path], dict[str, bytes]]
 
 class StoppedError(Exception):
     """What goes wrong in the middle of a run."""
+
+
+def half_a_run(final: Path, error: type[BaseException], *, overwrite: bool = False) -> None:
+    """Begin a run, and fail."""
+    with RunFolder(final, overwrite=overwrite) as run:
+        run.write("results.jsonl", b"x" * 100_000)
+        raise error
 
 
 @pytest.fixture(params=["exchange", "two renames"])
@@ -51,9 +60,8 @@ def test_nothing_stands_under_the_final_name_before_publish(tmp_path: Path):
 @pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt, OSError])
 def test_an_exception_leaves_nothing(tmp_path: Path, error: type[BaseException]):
     """No final folder, no .partial, no lock: as if the command had never run."""
-    with pytest.raises((error, CourseError)), RunFolder(tmp_path / "run") as run:
-        run.write("results.jsonl", b"x" * 100_000)
-        raise error
+    with pytest.raises((error, CourseError)):
+        half_a_run(tmp_path / "run", error)
     assert os.listdir(tmp_path) == []
 
 
@@ -66,13 +74,14 @@ def test_leaving_without_publish_leaves_nothing(tmp_path: Path):
 
 def test_a_manifest_that_cannot_be_built_leaves_nothing(tmp_path: Path):
     """Whatever fails while sealing, nothing has been published yet."""
-    with pytest.raises(StoppedError), RunFolder(tmp_path / "run") as run:
+
+    def fails(_: object) -> None:
+        raise StoppedError
+
+    with RunFolder(tmp_path / "run") as run:
         run.write("results.jsonl", b"x\n")
-
-        def fails(_: object) -> None:
-            raise StoppedError
-
-        run.publish(fails)  # type: ignore[arg-type]
+        with pytest.raises(StoppedError):
+            run.publish(fails)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []
 
 
@@ -99,7 +108,7 @@ def test_an_existing_run_is_refused_and_untouched(
     """Without --overwrite a run stays what it is, byte for byte."""
     run = write_run(tmp_path / "run")
     before = contents(tmp_path)
-    with pytest.raises(UsageError, match="already holds a run.*--overwrite"):
+    with pytest.raises(UsageError, match=r"already holds a run.*--overwrite"):
         write_run(run, "new\n")
     assert contents(tmp_path) == before
 
@@ -121,9 +130,8 @@ def test_overwrite_keeps_the_old_run_when_the_new_one_fails(
     """The old run goes when the new one has been sealed, not before."""
     run = write_run(tmp_path / "run")
     before = contents(tmp_path)
-    with pytest.raises(StoppedError), RunFolder(run, overwrite=True) as new:
-        new.write("results.jsonl", b"half\n")
-        raise StoppedError
+    with pytest.raises(StoppedError):
+        half_a_run(run, StoppedError, overwrite=True)
     assert contents(tmp_path) == before
 
 
@@ -281,6 +289,27 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(
     assert os.listdir(tmp_path) == ["run"]
 
 
+def test_a_lock_on_a_file_that_is_gone_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A writer that ends may remove the lock file after we opened it and before we locked it.
+
+    Whoever came next would lock a new file of that name, and both would write.
+    """
+    path, flock = tmp_path / "run.partial.lock", fcntl.flock
+    endings = [path.unlink, lambda: (path.unlink(), path.touch())]
+
+    def flock_after_an_ending(fd: int, operation: int) -> None:
+        if endings:
+            endings.pop()()
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_after_an_ending)
+    fd = take_lock(path, tmp_path / "run")
+    assert endings == [] and os.path.samestat(os.fstat(fd), os.stat(path))
+    with pytest.raises(UsageError, match="Another process"):
+        take_lock(path, tmp_path / "run")
+    os.close(fd)
+
+
 RACE = """
 import sys
 from pathlib import Path
@@ -341,8 +370,10 @@ def test_a_run_set_aside_comes_back(tmp_path: Path, write_run: WriteRun, content
 
 def test_a_run_set_aside_goes_when_its_successor_stands(tmp_path: Path, write_run: WriteRun):
     """Killed while the old run was being removed: the new one stays."""
-    write_run(tmp_path / "run.aside", "old\n").rename(tmp_path / "run.partial.previous")
     run = write_run(tmp_path / "run", "new\n")
+    write_run(tmp_path / "old").rename(tmp_path / "run.partial.previous")
+    with pytest.raises(UsageError, match="already holds a run"):
+        write_run(run, "third\n")
     assert os.listdir(tmp_path) == ["run"]
     assert (run / "results.jsonl").read_text() == "new\n"
 
