@@ -11,7 +11,7 @@ A byte-order mark and CRLF line ends are read and noted; blank lines are skipped
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
@@ -155,24 +155,6 @@ class JsonlReader(Generic[T]):
                     raise DataError(f"{display(self.path)}:{number}: {problem}")
                 rows.append(self._decoder.decode(line))
         return rows
-
-
-def lines_with_ids(path: Path, ids: Iterable[str], *, limit: int = 5) -> list[tuple[int, str]]:
-    """Find where rows with these ids stand: (line, id), the first ``limit`` of them.
-
-    Reads the file again, so it is for error messages, not for work.
-    """
-    wanted, found = set(ids), []
-    with open_file(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip(BLANK):
-                continue
-            row_id = msgspec.json.decode(line.removeprefix(BOM))["id"]
-            if row_id in wanted:
-                found.append((number, row_id))
-                if len(found) == limit:
-                    break
-    return found
 
 
 def _similar_names(path: Path) -> str:

@@ -226,8 +226,8 @@ class ScorerFacts(Struct, frozen=True):
 class SamplingSettings(Struct, frozen=True):
     """How completions were drawn. The Locked Room compares all of it but the seed."""
 
-    temperature: float | None = None
-    top_p: float | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     max_new_tokens: Count | None = None
     n: Count | None = None
     greedy: bool | None = None

@@ -167,7 +167,12 @@ def _incomplete(one: Side, other: Side, varied: str | None) -> list[Finding]:
 
 def _not_better(paired: Paired | None, rules: Rules) -> list[Finding]:
     if paired is None:
-        return [Finding(Reason.INCOMPLETE, "the two runs share no scored example")]
+        return [
+            Finding(
+                Reason.INCOMPLETE,
+                "the two runs are about different examples, or share no scored one",
+            )
+        ]
     findings = []
     if paired.difference < 0:
         text = f"the difference is {paired.difference:+.4f}"

@@ -5,20 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from course.artifacts.manifest import (
-    MANIFEST,
     UNSEALED,
     command_facts,
     environment_facts,
     git_facts,
     names_of_run,
     new_run_id,
-    seal_of,
     utc_now,
 )
 from course.artifacts.run_folder import RunFolder
+from course.artifacts.seal import read_manifest
 from course.core.console import one_line
 from course.core.digests import pretty_json, sha256_file
 from course.core.errors import BrokenSealError
@@ -50,22 +47,19 @@ def origin_of(completions: Path) -> Origin:
 
     Raises: BrokenSealError when the manifest was edited, or the file is not what it sealed.
     """
-    beside = completions.parent / MANIFEST
-    if not completions.is_file() or names_of_run(completions.parent) is None:
+    folder = completions.parent
+    if not completions.is_file() or names_of_run(folder) is None:
         return Origin(None, None)
-    try:
-        manifest = msgspec.json.decode(beside.read_bytes(), type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenSealError(f"BrokenSeal: {display(beside)} cannot be read: {error}.") from error
-    output = manifest.outputs.get(completions.name)
-    if output is None:
+    manifest, problems = read_manifest(folder)
+    output = manifest.outputs.get(completions.name) if manifest else None
+    if manifest and output is None:
         return Origin(None, None)
-    edited = seal_of(manifest) != manifest.seal
-    if edited or sha256_file(completions) != output.sha256:
-        changed = beside if edited else completions
+    if output and sha256_file(completions) != output.sha256:
+        problems.append(f"{completions.name} is not what the run sealed")
+    if problems or manifest is None:
         raise BrokenSealError(
-            f"BrokenSeal: {display(changed)} is not what its run sealed: it was changed. Take "
-            "the original, or copy the completions out of the run folder if the change is meant."
+            f"BrokenSeal: {display(folder)}: {'; '.join(problems)}. Take the original, or copy the "
+            "completions out of the run folder if the change is meant."
         )
     return Origin(manifest.sampling, manifest.policy)
 

@@ -119,9 +119,9 @@ def _sampling_check(
     ]
     if differs:
         return Check("sampling", Status.DIFFERENT, True, ", ".join(differs))
-    one_sided = sorted(set(one) ^ set(other))
-    if one_sided:
-        text = f"only one run says: {', '.join(one_sided)}"
+    if set(one) != set(other):
+        sides = (("baseline", set(one) - set(other)), ("candidate", set(other) - set(one)))
+        text = "; ".join(f"only the {s} says: {', '.join(sorted(f))}" for s, f in sides if f)
         return Check("sampling", Status.UNKNOWN, True, text)
     missing = [name for name in SETTINGS if name not in one]
     shown = ", ".join(f"{name} {one[name]}" for name in SETTINGS if name in one)

@@ -124,7 +124,6 @@ def rows_of(run: Run) -> Iterator[Row]:
 
 def _eval_rows(path: Path) -> Iterator[Row]:
     for row in JsonlReader(path, EvalRow):
-        note = f"finish_reason {row.finish_reason}" if row.finish_reason else ""
         yield Row(
             row.id,
             row.sample_index,
@@ -135,7 +134,7 @@ def _eval_rows(path: Path) -> Iterator[Row]:
             row.outcome_code,
             row.details or {},
             row.error,
-            note,
+            _ending(row.finish_reason),
         )
 
 
@@ -172,8 +171,12 @@ def _pack_rows(path: Path) -> Iterator[Row]:
 
 
 def _unscored_row(row_id: str, index: int, text: str, reason: str | None) -> Row:
-    note = f"finish_reason {reason}" if reason else ""
-    return Row(row_id, index, None, None, text, None, NOT_SCORED, {}, None, note)
+    return Row(row_id, index, None, None, text, None, NOT_SCORED, {}, None, _ending(reason))
+
+
+def _ending(reason: str | None) -> str:
+    """Say how a text ended, if it did not end by itself."""
+    return "" if reason in (None, "stop") else f"ended by finish_reason {reason!r}"
 
 
 def _meaning(code: str, examples: list[Row] | None) -> str:
@@ -186,9 +189,12 @@ def _meaning(code: str, examples: list[Row] | None) -> str:
 
 
 def _nothing(run: Run, wanted: Filter, seen: Counter[str]) -> str:
+    first = next(row.id for row in rows_of(run))
     what = " and ".join(
         f"{name} {value!r}" for name, value in (("id", wanted.id), ("code", wanted.code)) if value
     )
+    if wanted.id and not wanted.code:
+        return f"{display(run.folder)} has no row with {what}. Its first id is {first!r}."
     codes = ", ".join(f"{code} ({count})" for code, count in seen.most_common(20))
     also = " that failed" if wanted.only_fails else ""
     return f"{display(run.folder)} has no row with {what}{also}. Its outcome codes are: {codes}."

@@ -16,6 +16,13 @@ from course.scoring.contract import Score, Scorer, checked, load_scorer
 
 Progress = Callable[[int], None]
 
+ROWS_OF_RUNS: dict[str, dict[str, str]] = {
+    "eval": {"results.jsonl": "eval_results"},
+    "selection": {"results.jsonl": "selection_results"},
+    "sample": {"completions.jsonl": "completions", "selection_pack.jsonl": "selection_pack"},
+}
+"""The files of each kind of run whose rows are checked, and what they are."""
+
 
 def check_golden(path: Path, plug: str | None, progress: Progress) -> Report:
     """Check a golden set: its schema, and that a scorer gives every row what the row expects.
@@ -51,21 +58,31 @@ def check_run(folder: Path, plug: str | None, progress: Progress) -> Report:
     """Check a run folder: its seal, its files' schemas, and that its summary follows from its rows.
 
     Args:
-        plug: a scorer to score every row with again, or None.
+        plug: a scorer to score every row of an eval run with again, or None. It is asked without
+            metadata, which results do not hold.
 
     Raises: DataError when the path is no run folder.
     """
     manifest, seal = inspect_seal(folder)
     shown = display(folder)
     problems = [Problem(shown, None, f"BrokenSeal: {text}", gate=True) for text in seal]
-    notes: list[str] = []
+    if manifest is None:
+        return Report(shown, "run", 0, problems, [])
+    notes = _changed_inputs(manifest)
     rows = 0
-    if manifest and manifest.kind == "eval" and (folder / "results.jsonl").is_file():
-        notes += _changed_inputs(manifest)
-        report, found = _check_rows(folder, load_scorer(plug) if plug else None, progress)
-        rows = report.rows
+    for name, kind in ROWS_OF_RUNS.get(manifest.kind, {}).items():
+        path = folder / name
+        if name not in manifest.outputs or not path.is_file():
+            continue
+        if kind == "eval_results":
+            scorer = load_scorer(plug) if plug else None
+            report, found = _check_rows(folder, scorer, progress)
+            notes += [f"scored again by {scorer.name} v{scorer.version}"] if scorer else []
+        else:
+            report, found = check_file(path, kind, progress=progress), []
+        rows += report.rows
         problems += report.problems + found
-    return Report(shown, f"{manifest.kind} run" if manifest else "run", rows, problems, notes)
+    return Report(shown, f"{manifest.kind} run", rows, problems, notes)
 
 
 def _check_rows(

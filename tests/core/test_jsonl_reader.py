@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from course.core import jsonl
 from course.core.errors import DataError
-from course.core.jsonl import CHUNK, JsonlReader, lines_with_ids
+from course.core.jsonl import CHUNK, JsonlReader
 from course.core.records import Completion, Example
 
 GOOD = b'{"id":"a","prompt":"p","expected_answer":8}'
@@ -251,12 +251,3 @@ def test_a_reader_that_is_never_used_leaves_no_open_file(write):
         JsonlReader(write(GOOD), Example)
         gc.collect()
     assert not [w for w in caught if issubclass(w.category, ResourceWarning)]
-
-
-def test_lines_with_ids_counts_lines_as_an_editor_does(write):
-    """Blank lines and a byte-order mark included; the first few only."""
-    row = '{"id":"%s","completion":""}\n'
-    text = "\ufeff" + row % "a" + "\n" + row % "b" + row % "a" + row % "c" + row % "a"
-    path = write(text)
-    assert lines_with_ids(path, ["a", "c"]) == [(1, "a"), (4, "a"), (5, "c"), (6, "a")]
-    assert lines_with_ids(path, ["a"], limit=2) == [(1, "a"), (4, "a")]

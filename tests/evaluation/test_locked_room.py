@@ -124,7 +124,7 @@ def test_a_sampling_field_that_one_run_leaves_out_violates():
     """Equal in all that both say, but one says more."""
     check = room(other=replace(RUN, sampling=replace(SAMPLING, top_p=None)))["sampling"]
     assert (check.status, check.violates) == (Status.UNKNOWN, True)
-    assert check.text == "only one run says: top_p"
+    assert check.text == "only the baseline says: top_p"
 
 
 def test_a_sampling_field_that_both_leave_out_is_a_caveat():

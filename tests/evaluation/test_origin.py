@@ -28,7 +28,7 @@ def test_completions_in_a_sample_run_bring_sampling_and_policy(sample):
 def test_changed_completions_are_refused(sample):
     """They are not what the manifest's sampling block is about."""
     (sample / "completions.jsonl").write_bytes(ROWS.replace(b"1", b"2"))
-    with pytest.raises(BrokenSealError, match=r"completions\.jsonl is not what its run sealed"):
+    with pytest.raises(BrokenSealError, match=r"completions\.jsonl is not what the run sealed"):
         origin_of(sample / "completions.jsonl")
 
 
@@ -36,7 +36,7 @@ def test_an_edited_manifest_is_refused(sample):
     """A changed temperature must not travel into the Locked Room."""
     path = sample / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"temperature": 0.5', b'"temperature": 0.7'))
-    with pytest.raises(BrokenSealError, match=r"manifest\.json is not what its run sealed"):
+    with pytest.raises(BrokenSealError, match=r"manifest\.json was edited"):
         origin_of(sample / "completions.jsonl")
 
 

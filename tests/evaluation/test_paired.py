@@ -220,3 +220,12 @@ def test_changed_answers_are_noticed(compared):
     one = [row("a", 1, 8), row("b", 1, 5)]
     assert compared(one, [row("a", 1, "8"), row("b", 1, 5)]).same_answers
     assert not compared(one, [row("a", 1, 9), row("b", 1, 5)]).same_answers
+
+
+def test_many_differences_are_tested_by_the_normal_limit_of_the_same_test() -> None:
+    """10,200 gained against 9,900 lost: z = 300 / sqrt(20,100) = 2.116, so p = .0343."""
+    values = array("d", [1.0] * 10_200 + [-1.0] * 9_900)
+    p, name = permutation(values)
+    assert p == pytest.approx(0.0343, abs=2e-4) and name.endswith("normal approximation")
+    exact, _ = mcnemar(10_200, 9_900)
+    assert p == pytest.approx(exact, rel=0.03)

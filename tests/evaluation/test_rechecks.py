@@ -140,6 +140,28 @@ def test_a_run_of_another_kind_is_checked_by_its_seal(sealed_run):
     assert "extra.txt was added" in texts(check_run(run, None, quiet))[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "good", "bad"),
+    [
+        ("sample", "completions.jsonl", '{"id":"a","completion":"x"}', '{"id":"a"}'),
+        ("sample", "selection_pack.jsonl", '{"id":"a","samples":["x"]}', '{"id":"a"}'),
+        (
+            "selection",
+            "results.jsonl",
+            '{"id":"a","prompt":"p","expected_answer":1,"baseline":{"index":0,"reward":0.0,'
+            '"outcome_code":"empty"},"selected":{"index":0,"reward":0.0,"outcome_code":"empty"},'
+            '"samples":[{"completion":"","reward":0.0,"outcome_code":"empty"}]}',
+            '{"id":"a","samples":[]}',
+        ),
+    ],
+)
+def test_the_rows_of_a_run_of_another_kind_are_checked_too(sealed_run, kind, name, good, bad):
+    """A seal over bad rows is intact, and the rows are bad all the same."""
+    assert check_run(sealed_run("good", kind, {name: good.encode()}), None, quiet).problems == []
+    report = check_run(sealed_run("bad", kind, {name: bad.encode()}), None, quiet)
+    assert report.problems and all(problem.line == 1 for problem in report.problems)
+
+
 def test_a_scorer_that_does_not_exist_is_an_error(run):
     """Not a problem of the run."""
     with pytest.raises(PluginError):
