@@ -43,6 +43,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 def _parse(argv: Sequence[str] | None) -> Namespace:
+    from course.evaluation.locked_room import VARIABLE
+
     parser = console.parser(
         "compare",
         "Compare two runs: the Locked Room as a checklist, the paired numbers, the verdict.\n"
@@ -74,7 +76,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add(
         "--vary",
-        choices=("dataset", "prompts", "scorer", "sampling"),
+        choices=VARIABLE,
         help="the one thing that differs "
         "on purpose; if pass rates then mean different things the verdict is COMPARED",
     )
@@ -185,15 +187,20 @@ def _show_paired(comparison: "Comparison", paired: "Paired") -> None:
         f"  {'flips':<12} {paired.gained} gained, {paired.lost} lost, {same} unchanged"
         + (f", {paired.left_out} left out (unscored)" if paired.left_out else "")
     )
-    line(f"  {'difference':<12} {paired.difference:+.3f}  [{paired.low:+.3f}, {paired.high:+.3f}]")
+    line(
+        f"  {'difference':<12} {paired.difference:+.3f}  [{paired.low:+.3f}, {paired.high:+.3f}]"
+        f"  ({100 * paired.level:.10g} % interval)"
+    )
     line(f"  {'p':<12} {p_text(paired.p_value)}  (two-sided, {paired.test})")
     line(f"  {'detectable':<12} {detectable_text(paired.detectable)}")
 
 
 def _closing(comparison: "Comparison") -> str:
-    known = " as far as the runs tell" if comparison.caveats else ""
+    varied = [check.name for check in comparison.checks if check.varied]  # one caveat each
+    known = " as far as the runs tell" if len(comparison.caveats) > len(varied) else ""
+    how = f"with {' and '.join(varied)} varied on purpose" if varied else "under equal conditions"
     closings = {
-        "PROMOTE": f"  the candidate is better, under equal conditions{known}",
+        "PROMOTE": f"  the candidate is better, {how}{known}",
         "REJECT": "  the claim does not stand",
         "COMPARED": "  the numbers stand side by side; they do not mean the same thing",
     }

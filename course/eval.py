@@ -3,6 +3,7 @@
 python -m course.eval --dataset DATASET.jsonl --completions COMPLETIONS.jsonl
 """
 
+import shlex
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
@@ -14,13 +15,22 @@ from course.core import console
 
 if TYPE_CHECKING:
     from course.core.records import EvalSummary, Manifest
+    from course.evaluation.evaluate import Evaluation
     from course.scoring.contract import Scorer
 
+FAST = 3_000_000  # bytes that are scored before a progress bar could be read
+MOST_OUTCOMES = 20  # outcome codes that are printed; summary.json has all
 EXAMPLE = """  python -m course.eval --dataset data/datasets/math_dev.jsonl \\
       --completions data/rollouts/frozen_rollouts_dev.jsonl --outdir runs/first
 
   then look at why it failed:
-  python -m course.inspect_run --run runs/first --only-fails"""
+  python -m course.inspect_run --run runs/first --only-fails
+
+a scorer is a function score(example, completion) -> {"reward": 1.0, "details": {"code": "ok"}};
+a sampling file looks like {"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 12, "n": 1,
+"greedy": false, "seed": 0}.
+
+exit codes: 0 done, 1 some rows are unscored, 2 bad input, 3 this machine lacks something."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,22 +42,25 @@ def _main(argv: Sequence[str] | None) -> int:
     args = _parse(argv)
     from course.artifacts.run_folder import RunFolder, next_free
     from course.core.paths import RUNS, display
-    from course.evaluation.eval_run import origin_of, write_eval_run
-    from course.evaluation.evaluate import Request, read_sampling, total_bytes
+    from course.evaluation.eval_run import write_eval_run
+    from course.evaluation.evaluate import Request, total_bytes
+    from course.evaluation.origin import origin_of, with_declared
     from course.scoring.contract import load_scorer
 
     with redirect_stdout(sys.stderr):  # a plugged scorer may print; stdout is the answer alone
         scorer = load_scorer(args.scorer)
         origin = origin_of(args.completions)
-        sampling = read_sampling(args.sampling) if args.sampling else origin.sampling
+        if args.sampling:
+            origin = with_declared(origin, args.sampling)
         request = Request(
-            args.dataset, args.completions, scorer, sampling, args.max, args.ask_twice
+            args.dataset, args.completions, scorer, origin.sampling, args.max, args.ask_twice
         )
         outdir = args.outdir or next_free(RUNS, f"eval-{args.completions.stem}")
         words = list(sys.argv[1:] if argv is None else argv)
+        reads = (args.dataset, args.completions)
         with (
-            RunFolder(outdir, overwrite=args.overwrite) as folder,
-            console.progress("scoring", total_bytes(request)) as progress,
+            RunFolder(outdir, kind="eval", overwrite=args.overwrite, reads=reads) as folder,
+            console.progress("scoring", total_bytes(request), quiet_below=FAST) as progress,
         ):
             evaluation, manifest = write_eval_run(
                 request,
@@ -64,7 +77,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.json:
         console.answer_json(_as_json(evaluation.summary, manifest, run_dir))
     else:
-        _show(evaluation.summary, scorer, manifest)
+        _show(evaluation, scorer, manifest)
         console.answer(run_dir)
     return _gate(evaluation.summary, run_dir, allow_unscored=args.allow_unscored)
 
@@ -78,12 +91,18 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add = parser.add_argument
     add("--dataset", type=Path, required=True, metavar="FILE", help="JSONL: id, prompt, answer")
-    add("--completions", type=Path, required=True, metavar="FILE", help="JSONL: id, completion")
+    add(
+        "--completions",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="JSONL: id, completion; with a sample_index where an example has several",
+    )
     add(
         "--outdir",
         type=Path,
         metavar="DIR",
-        help="the run folder to write (default: runs/eval-NAME-001 and so on)",
+        help="the run folder to write (default: eval-NAME-001 ..., in the repository's runs/)",
     )
     add(
         "--scorer",
@@ -131,35 +150,42 @@ def _as_json(summary: "EvalSummary", manifest: "Manifest", run_dir: str) -> dict
     return {"run_dir": run_dir, "run_id": manifest.run_id, **msgspec.to_builtins(summary)}
 
 
-def _show(summary: "EvalSummary", scorer: "Scorer", manifest: "Manifest") -> None:
+def _show(evaluation: "Evaluation", scorer: "Scorer", manifest: "Manifest") -> None:
     from course.evaluation.eval_run import detectable_text, rate_text
     from course.scoring.contract import UNSCORED_CODES
 
     def say(text: str = "") -> None:
-        console.answer(console.printable(text))  # names of files and versions may be hostile
+        console.answer(console.fit(console.printable(text)))  # names may be hostile
 
-    run, metrics = summary.run, summary.metrics
+    run, metrics = evaluation.summary.run, evaluation.summary.metrics
+    outcomes = evaluation.summary.outcomes
     explained = {**scorer.codes, **UNSCORED_CODES}
     rate = rate_text(metrics.pass_rate, metrics.pass_rate_low, metrics.pass_rate_high)
     several = f", {run.n_completions} completions" if run.n_completions > run.n_examples else ""
-    say(f"{run.name}: {run.n_examples} examples{several}, scorer {run.scorer}")
+    of_all = f" of {evaluation.dataset.rows}" if evaluation.dataset.rows != run.n_examples else ""
+    say(f"{run.name}: {run.n_examples}{of_all} examples{several}, scorer {run.scorer}")
     say()
     say(
         f"  pass rate            {rate}  (95 % interval; {metrics.n_pass} of {run.n_scored} passed)"
     )
+    if metrics.mean_reward is not None and metrics.mean_reward != metrics.pass_rate:
+        say(f"  mean reward          {metrics.mean_reward:.3f}")
     say(f"  detectable increase  {detectable_text(metrics.detectable_difference)}")
     if run.n_truncated:
         say(f"  cut at token limit   {run.n_truncated}")
     say()
-    rows = sum(summary.outcomes.values())
-    width = max(len(console.one_line(code, 30)) for code in summary.outcomes)
-    for code, count in summary.outcomes.items():
+    rows = sum(outcomes.values())
+    shown = dict(list(outcomes.items())[:MOST_OUTCOMES])
+    width = max(len(console.one_line(code, 30)) for code in shown)
+    for code, count in shown.items():
         share = count / rows
         meaning = explained.get(code, "")
         say(
             f"  {console.one_line(code, 30):<{width}} {count:>8} {share:>7.1%}  "
             f"{console.bar(share, 12):<12}  {console.one_line(meaning, 90)}".rstrip()
         )
+    if len(outcomes) > len(shown):
+        say(f"  and {len(outcomes) - len(shown)} more outcome codes; a code is best a short name")
     say()
     say(f"  sealed {manifest.seal[:12]}, {manifest.duration_s:.2f} s; the run folder:")
 
@@ -171,19 +197,22 @@ def _gate(summary: "EvalSummary", run_dir: str, *, allow_unscored: bool) -> int:
         return 0
     failed = run.n_unscored - run.n_missing
     rows = sum(summary.outcomes.values())
-    parts = []
-    if failed:
-        parts.append(f"the scorer failed on {failed}")
-    if run.n_missing:
-        shown = ", ".join(run.first_missing)
-        more = ", ..." if run.n_missing > len(run.first_missing) else ""
-        parts.append(f"{run.n_missing} examples have no completion ({shown}{more})")
     level = "note" if allow_unscored else "UNSCORED"
     console.say(
-        f"{level}: {run.n_unscored} of {rows} rows have no reward: {'; '.join(parts)}. They count "
-        f"neither as passed nor as failed. See them: python -m course.inspect_run --run {run_dir} "
-        f"--code {'scorer_error' if failed else 'missing_completion'}"
+        f"{level}: {run.n_unscored} of {rows} rows have no reward. They count neither as passed "
+        "nor as failed: the pass rate leaves them out."
     )
+    if failed:
+        console.say(f"  The scorer failed on {failed}. What went wrong, first:")
+        for error in run.first_errors:
+            console.say(f"    {console.one_line(error, 300)}")
+    if run.n_missing:
+        shown = ", ".join(console.one_line(name, 60) for name in run.first_missing)
+        more = ", ..." if run.n_missing > len(run.first_missing) else ""
+        console.say(f"  {run.n_missing} examples have no completion: {shown}{more}")
+    code = "scorer_error" if failed else "missing_completion"
+    run_dir = shlex.quote(run_dir)
+    console.say(f"  See them: python -m course.inspect_run --run {run_dir} --code {code}")
     return 0 if allow_unscored else 1
 
 

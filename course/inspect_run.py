@@ -13,7 +13,7 @@ from course.core import console
 
 if TYPE_CHECKING:
     from course.artifacts.seal import Run
-    from course.evaluation.looking import Group, Row, View
+    from course.evaluation.looking import Row, View
 
 EXAMPLE = """  python -m course.inspect_run --run runs/demo/base --only-fails
   python -m course.inspect_run --run runs/demo/base --code trailing_text --show 10
@@ -92,69 +92,59 @@ def _show(run: "Run", view: "View", args: Namespace) -> None:
         share = f"{group.rows:>7} {group.share:>6.1%}"
         style = "green" if group.passed else "bold"
         code = console.one_line(group.code, 40)
-        line(share, "  ", (f"{code:<18}", style), f" {console.one_line(group.meaning, 100)}")
+        left = f"{share}  {code:<18}"
+        meaning = console.fit(console.one_line(group.meaning, 100), indent=len(left) + 1)
+        line(share, "  ", (f"{code:<18}", style), f" {meaning}")
     hidden = view.matching - sum(group.rows for group in view.groups)
     if hidden:
         line(f"{hidden:>7}         in further groups; --top-k shows more of them")
-    for group in view.groups:
-        _show_group(group, whole=bool(args.id))
+    rows = [row for group in view.groups for row in group.examples]
+    if args.id:
+        rows.sort(key=lambda row: row.sample_index)
+    for row in rows:
+        line()
+        _show_row(row, whole=bool(args.id))
     line()
-
-
-def _show_group(group: "Group", *, whole: bool) -> None:
-    for row in group.examples:
-        console.styled()
-        _show_row(row, whole=whole)
 
 
 def _show_row(row: "Row", *, whole: bool) -> None:
     line = console.styled
-    sample = f" sample {row.sample_index}" if row.sample_index else ""
+    sample = f"  sample {row.sample_index}" if row.sample_index or whole else ""
     reward = "unscored" if row.reward is None else f"reward {row.reward:g}"
     line((console.one_line(row.id, 80), "bold cyan"), f"{sample}  {row.outcome_code}  {reward}")
     if row.prompt is not None:
-        _block("prompt", [console.printable(row.prompt[: None if whole else 600])])
+        console.labelled("prompt", [console.printable(row.prompt[: None if whole else 600])])
     if row.expected_answer is not None:
-        _block("expected", [console.one_line(row.expected_answer, 100)])
+        console.labelled("expected", [console.one_line(row.expected_answer, 100)])
     if row.completion is not None:
-        _block("completion", _marked(row.completion, row.details.get("span"), whole=whole))
+        console.labelled(
+            "completion", _marked(row.completion, row.details.get("span"), whole=whole)
+        )
     if row.details.get("parsed") is not None:
-        _block("parsed", [console.one_line(str(row.details["parsed"]), 100)])
+        console.labelled("parsed", [console.one_line(str(row.details["parsed"]), 100)])
     if message := row.details.get("message"):
-        _block("because", [console.printable(str(message))])
+        console.labelled("because", [console.printable(str(message))])
     if row.error:
-        _block("error", [console.printable(row.error)])
+        console.labelled("error", [console.printable(row.error)])
     if row.note:
-        _block("note", [console.printable(row.note)])
-
-
-def _block(name: str, parts: Sequence[str | tuple[str, str]]) -> None:
-    """Print a named block, its further lines indented under the first."""
-    indent = "\n" + " " * 14
-    shown = [
-        part.replace("\n", indent)
-        if isinstance(part, str)
-        else (part[0].replace("\n", indent), part[1])
-        for part in parts
-    ]
-    console.styled((f"  {name:<12}", "dim"), *shown)
+        console.labelled("note", [console.printable(row.note)])
 
 
 def _marked(text: str, span: Any, *, whole: bool) -> list[str | tuple[str, str]]:
     """A completion with the part that decided its outcome in brackets, cut to what is around it."""
     start, end = _valid_span(text, span)
     if (start, end) == (0, len(text)):  # the code is about the text as a whole
-        start = end = 0
-        shown = text if whole else text[: 2 * AROUND]
-        parts: list[str | tuple[str, str]] = [console.printable(shown) or "(nothing)"]
-        left_out = len(text) - len(shown)
-        return [*parts, _left_out(left_out)] if left_out else parts
+        if whole or len(text) <= 2 * AROUND:
+            return [console.printable(text) or "(nothing)"]
+        head, tail = text[:AROUND], text[-AROUND:]
+        middle_left_out = _left_out(len(text) - 2 * AROUND)
+        return [console.printable(head), middle_left_out, console.printable(tail)]
     first = 0 if whole else max(0, start - AROUND)
     last = len(text) if whole else min(len(text), end + AROUND)
     middle = text[start:end]
     if not whole and len(middle) > 2 * AROUND:
         middle, last = middle[: 2 * AROUND], start + 2 * AROUND
-    parts = [_left_out(first)] if first else []
+    parts: list[str | tuple[str, str]] = [_left_out(first)] if first else []
     parts += [console.printable(text[first:start]), (OPEN + _visible(middle) + CLOSE, "bold red")]
     parts.append(console.printable(text[end:last]) if end <= last else "")
     if last < len(text):

@@ -23,6 +23,7 @@ EXAMPLE = """  python -m course.validate
 
 Exits 0 when all is well, 2 for bad data, 1 when only a golden row or a seal said no."""
 
+FAST = 1_000_000  # bytes that are checked before a progress bar could be read
 SHOWN = 50  # problems printed per file; --json has them all
 
 
@@ -95,7 +96,9 @@ def _check(path: Path, args: Namespace) -> list["Report"]:
     try:
         if not path.is_dir():
             return [_check_file(path, args)]
-        with console.progress(display(path), _size(path / "results.jsonl")) as progress:
+        with console.progress(
+            display(path), _size(path / "results.jsonl"), quiet_below=FAST
+        ) as progress:
             return [check_run(path, args.scorer, progress)]
     except DataError as error:  # an unreadable file is a problem like any other: go on
         return [Report(display(path), "unreadable", 0, [_as_problem(path, str(error))], [])]
@@ -107,7 +110,7 @@ def _check_file(path: Path, args: Namespace) -> "Report":
     from course.evaluation.rechecks import check_golden
 
     kind = args.kind or kind_of(path)
-    with console.progress(display(path), _size(path)) as progress:
+    with console.progress(display(path), _size(path), quiet_below=FAST) as progress:
         if kind == "golden":
             return check_golden(path, args.scorer, progress)
         return check_file(path, kind, progress=progress)

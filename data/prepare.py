@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 # So that it also runs in a checkout where course is not installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from course.core.checksums import CHECKSUMS, compare_checksums, make_checksums
 from course.core.errors import CourseError, DataError, GateError, UsageError
 
 DATA = Path(__file__).resolve().parent
@@ -432,11 +433,15 @@ def digest(text: str) -> int:
 
 
 def split_of(operation: str, operands: Sequence[int], question: str) -> str:
-    """Say which of train (80 %), dev (4 %) and test (16 %) a narrow problem may belong to.
+    """Say which split a problem may belong to, so that none holds the answer to another's sum.
 
-    The operation and its operands decide, so no split can hold the answer to another split's sum.
-    The multiplication facts are too few to divide (59): there the question's full text decides.
+    With a number outside 0..99, as operand, between the steps or as answer, it is wide_test.
+    Otherwise its operation and operands decide: train (80 %), dev (4 %) or test (16 %). The
+    multiplication facts are too few to divide (59): there the question's full text decides.
     """
+    low, high = NARROW.bounds
+    if not all(low <= number <= high for number in (*operands, *results(operation, operands))):
+        return "wide_test"
     numbers = " ".join(map(str, canonical(operation, operands)))
     bucket = digest(question if operation == "mul" else f"{operation} {numbers}") % 100
     return "train" if bucket < 80 else "dev" if bucket < 84 else "test"
@@ -480,7 +485,7 @@ def problems(split: str, count: int, seed: int = SEED) -> list[Problem]:
     """Make `count` different problems of a split, in shuffled order.
 
     Operations, and the phrase "in total" within each, have exact quotas. Ask for as many as you
-    like (100,000 of "train" is fine): the numbers of "train" never meet those of "dev" or "test".
+    like (100,000 of "train" is fine): its numbers never meet those of another split.
 
     Args:
         split: a key of SPLITS.
@@ -500,8 +505,8 @@ def problems(split: str, count: int, seed: int = SEED) -> list[Problem]:
         templates = [t for t in band.templates[operation] if ("in total" in t.text) == in_total]
         for _ in range(10_000):
             problem = draw(band, operation, rng.choice(templates), rng)
-            here = band is WIDE or split == split_of(operation, problem.operands, problem.question)
-            if here and problem.question not in made:
+            here = split_of(operation, problem.operands, problem.question)
+            if here == split and problem.question not in made:
                 made[problem.question] = problem
                 break
         else:
@@ -692,8 +697,6 @@ def working(problem: Problem, value: int) -> str:
 # Files
 # ---------------------------------------------------------------------------------------------
 
-DATA_FOLDERS = ("datasets", "golden", "models", "packs", "rollouts")
-
 
 def generate(out: Path) -> list[Path]:
     """Write every dataset and every frozen rollout under `out`; return the files."""
@@ -730,27 +733,10 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
-def checksums(data: Path) -> dict[str, Any]:
-    """Describe every data file under `data`: bytes, sha256, and rows (null unless JSONL).
-
-    Documents (*.md) and hidden files are not data.
-    """
-    files = {}
-    for path in (path for folder in DATA_FOLDERS for path in (data / folder).rglob("*")):
-        if path.is_file() and path.suffix != ".md" and not path.name.startswith("."):
-            content = path.read_bytes()
-            files[path.relative_to(data).as_posix()] = {
-                "bytes": len(content),
-                "rows": len(content.splitlines()) if path.suffix == ".jsonl" else None,
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
-    return {"schema_version": 1, "files": dict(sorted(files.items()))}
-
-
 def write_checksums(data: Path) -> Path:
     """Write CHECKSUMS.json over the data files that are there now."""
-    path = data / "CHECKSUMS.json"
-    write_whole(path, json.dumps(checksums(data), indent=2) + "\n")
+    path = data / CHECKSUMS
+    write_whole(path, json.dumps(make_checksums(data), indent=2) + "\n")
     return path
 
 
@@ -759,30 +745,14 @@ def check_checksums(data: Path) -> int:
 
     Raises: DataError without a readable CHECKSUMS.json; GateError naming every file that differs.
     """
-    path = data / "CHECKSUMS.json"
-    try:
-        expected = dict(json.loads(path.read_bytes())["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path}: not a readable checksum file ({error}). "
-            "Write one with: python data/prepare.py checksums"
-        ) from error
-    found = checksums(data)["files"]
-    differences = []
-    for name in sorted(expected.keys() | found.keys()):
-        if name not in found:
-            differences.append(f"{name}: missing")
-        elif name not in expected:
-            differences.append(f"{name}: not listed")
-        elif expected[name] != found[name]:
-            differences.append(f"{name}: changed: {found[name]} instead of {expected[name]}")
+    listed, differences = compare_checksums(data)
     if differences:
         raise GateError(
-            "\n  ".join([f"{path} does not describe the files under {data}:", *differences])
+            "\n  ".join([f"{data / CHECKSUMS} does not describe its folder:", *differences])
             + "\nRestore them (git checkout -- data), or, if the change is meant, "
             "run: python data/prepare.py checksums"
         )
-    return len(expected)
+    return listed
 
 
 # ---------------------------------------------------------------------------------------------
@@ -887,7 +857,7 @@ def run_checksums(data: Path, *, check: bool) -> None:
     """Verify the checksums, or write them."""
     if check:
         print(f"{check_checksums(data)} files match")
-    print(data / "CHECKSUMS.json" if check else write_checksums(data))
+    print(data / CHECKSUMS if check else write_checksums(data))
 
 
 def run_gsm8k(source: Path, out: Path | None) -> None:

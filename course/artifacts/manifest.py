@@ -27,8 +27,9 @@ MANIFEST = "manifest.json"
 UNSEALED = "0" * 64
 REDACTED = "[redacted]"
 
-_SECRET_FLAG = re.compile(r"(?i)(key|token|secret|password|passwd|credential|auth)")
-_NOT_SECRET = {"--max-new-tokens", "--num-tokens"}
+_SECRET_FLAG = re.compile(
+    r"(?i)(?:^|[-_])(?:key|apikey|token|secret|password|passwd|credentials?|auth)(?:$|[-_])"
+)
 _SECRET_VALUE = re.compile(r"\b(sk-|hf_|ghp_|xox[bp]-|Bearer )[\w.+/=-]{8,}")
 _SECRET_IN_URL = re.compile(r"(?i)([?&][\w-]*(?:key|token|secret|password|auth)[\w-]*=)[^&#\s]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -63,6 +64,7 @@ def manifest_json(manifest: Manifest | dict[str, Any]) -> bytes:
 class _Written(msgspec.Struct):
     """What shows that a ``manifest.json`` is ours, of whatever version."""
 
+    kind: str
     run_id: str
     seal: str
     outputs: dict[str, Any]
@@ -73,9 +75,19 @@ def names_of_run(folder: Path) -> set[str] | None:
 
     The seal is not checked: this tells a run that may be replaced from a folder of the user's own.
     """
+    written = _written(folder)
+    return {MANIFEST, *(name.split("/")[0] for name in written.outputs)} if written else None
+
+
+def kind_of_run(folder: Path) -> str | None:
+    """Tell the kind of the run in a folder, unchecked; None when the folder is no run."""
+    written = _written(folder)
+    return written.kind if written else None
+
+
+def _written(folder: Path) -> _Written | None:
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        written = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Written)
-        return {MANIFEST, *(name.split("/")[0] for name in written.outputs)}
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Written)
     return None
 
 
@@ -140,7 +152,7 @@ def _git(*args: str) -> str:
 
 
 def _is_secret(flag: str) -> bool:
-    return flag.startswith("-") and flag not in _NOT_SECRET and bool(_SECRET_FLAG.search(flag))
+    return flag.startswith("-") and bool(_SECRET_FLAG.search(flag))
 
 
 def _redacted(name: str, value: Any) -> Any:

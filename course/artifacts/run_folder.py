@@ -13,16 +13,16 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from course.artifacts.disk import exchange, in_words, sync_folder, take_lock
-from course.artifacts.manifest import MANIFEST, manifest_bytes, names_of_run
+from course.artifacts.manifest import MANIFEST, kind_of_run, manifest_bytes, names_of_run
 from course.core.errors import UsageError
 from course.core.paths import display
-from course.core.records import Manifest, OutputFile
+from course.core.records import Manifest, OutputFile, RunKind
 
 PARTIAL = ".partial"
 LOCK = ".partial.lock"
@@ -70,12 +70,21 @@ class RunFolder:
 
     Args:
         final: where the run shall stand.
-        overwrite: replace a run that stands there, once the new one is sealed.
+        kind: the kind of run it is going to be.
+        overwrite: replace a run of the same kind that stands there, once the new one is sealed.
+        reads: the files that the run is made from; none of them may lie in the run it replaces.
 
     Raises: UsageError when the place is taken or cannot be written; MachineError for a full disk.
     """
 
-    def __init__(self, final: Path, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        final: Path,
+        *,
+        kind: RunKind = "eval",
+        overwrite: bool = False,
+        reads: Sequence[Path] = (),
+    ) -> None:
         self.final = Path(os.path.abspath(final))
         if not self.final.name or self.final.name.endswith((PARTIAL, LOCK, PREVIOUS)):
             raise UsageError(
@@ -83,7 +92,9 @@ class RunFolder:
             )
         self._partial = self.final.with_name(self.final.name + PARTIAL)
         self._previous = self.final.with_name(self.final.name + PREVIOUS)
+        self._kind = kind
         self._overwrite = overwrite
+        self._reads = reads
         self._streams: dict[str, OutputStream] = {}
         self._lock: int | None = None
 
@@ -159,6 +170,12 @@ class RunFolder:
             _remove_run(self._previous)
 
     def _check_outside_runs(self) -> None:
+        for path in self._reads:
+            if path.resolve().is_relative_to(self.final.resolve()):
+                raise UsageError(
+                    f"{display(path)} lies in {display(self.final)}, which it would be overwritten "
+                    "with. Give another --outdir."
+                )
         for folder in self.final.parents:
             if names_of_run(folder) is not None:
                 raise UsageError(
@@ -185,6 +202,11 @@ class RunFolder:
         if not self._overwrite:
             raise UsageError(
                 f"{shown} already holds a run. Give another --outdir, or --overwrite to replace it."
+            )
+        if kind_of_run(self.final) != self._kind:
+            raise UsageError(
+                f"{shown} holds a {kind_of_run(self.final)} run, which a {self._kind} run does not "
+                "replace. Give another --outdir."
             )
         if others := sorted(names - written - DESKTOP_LITTER):
             raise UsageError(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from course.core.records import Completion, Example, GoldenCase, SelectionPack
+from course.core.records import Completion, Example, GoldenCase, Problem, SelectionPack
 
 BLANK = b" \t\r\n"  # what JSON calls whitespace; a form feed is not blank
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -18,6 +18,7 @@ T = TypeVar("T")
 TOO_DEEP = "this row is nested too deeply to be read."
 HINTS: dict[type, str] = {
     Example: "Every row of a dataset needs id, prompt and expected_answer",
+    Problem: "Every row of a dataset needs id, prompt and expected_answer",
     Completion: "Every row of a completions file needs id and completion",
     SelectionPack: "Every row of a selection pack needs id and samples",
     GoldenCase: "Every golden row needs id, prompt, expected_answer, completion, "
@@ -140,7 +141,9 @@ def _kin(row: dict[str, Any], expected: type) -> str:
     )
     for keys, row_type, name in looks:
         if keys <= set(row):
-            return "" if row_type is expected else f" This looks like {name}."
+            return (
+                "" if row_type and issubclass(row_type, expected) else f" This looks like {name}."
+            )
     return ""
 
 

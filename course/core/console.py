@@ -4,6 +4,7 @@ stdout is the answer, stderr is commentary. Nothing here knows what a command do
 """
 
 import os
+import shutil
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from course.core.errors import CourseError, MachineError
 from course.core.extras import how_to_install
 
 INTERRUPTED = 130
+LABEL = 14  # columns of a label, with its indent
 
 
 def parser(command: str, purpose: str, example: str) -> ArgumentParser:
@@ -30,15 +32,16 @@ def parser(command: str, purpose: str, example: str) -> ArgumentParser:
 def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | None) -> int:
     """Run a door's body and turn what it raises into a message and an exit code.
 
-    Returns: the body's code; a CourseError's own; 3 for a library that is not installed; 130 for
-        Ctrl-C; argparse's code for bad usage.
+    Returns: the body's code, also when nobody reads its answer to the end; a CourseError's own; 3
+        for a library that is not installed; 130 for Ctrl-C; argparse's code for bad usage.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = body(argv)
-        sys.stdout.flush()
+        with _to_the_reader():
+            sys.stdout.flush()
     except CourseError as error:
         say(f"error: {error}")
         return error.exit_code
@@ -48,12 +51,17 @@ def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | 
             raise
         say(f"error: {cure}")
         return MachineError.exit_code
+    except BrokenPipeError:  # argparse's own printing of --help
+        _discard_stdout()
+        return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        say(f"error: {error.filename}: {error.strerror}.")
+        return CourseError.exit_code
     except KeyboardInterrupt:
         say("interrupted; nothing unfinished was left behind")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader, `head` for instance, has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
     return code
@@ -70,7 +78,35 @@ def styled(*parts: str | tuple[str, str]) -> None:
     from rich.text import Text
 
     safe = [printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts]
-    Console(soft_wrap=True, highlight=False).print(Text.assemble(*safe))
+    console = Console(soft_wrap=True, highlight=False)
+    with console.capture() as captured:
+        console.print(Text.assemble(*safe), end="")
+    answer(captured.get())
+
+
+def labelled(label: str, parts: Sequence[str | tuple[str, str]]) -> None:
+    """Write a label and a block of text beside it to stdout, its further lines indented.
+
+    On a terminal long lines are wrapped inside the block; a pipe gets them whole.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not sys.stdout.isatty():
+        indent = "\n" + " " * LABEL
+        plain = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        answer(f"  {label:<{LABEL - 2}}{printable(plain)}".replace("\n", indent).rstrip())
+        return
+    grid = Table.grid()
+    grid.add_column(width=LABEL, no_wrap=True)
+    grid.add_column(overflow="fold")
+    safe = [printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts]
+    grid.add_row(Text(f"  {label}", "dim"), Text.assemble(*safe))
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        console.print(grid)
+    answer(captured.get().rstrip("\n"))
 
 
 def say(message: str) -> None:
@@ -80,14 +116,39 @@ def say(message: str) -> None:
 
 def answer(text: str = "") -> None:
     """Write one line of the answer to stdout."""
-    print(text)
+    with _to_the_reader():
+        print(text)
 
 
 def answer_json(value: Any) -> None:
     """Write the whole answer as JSON."""
     from course.core.digests import pretty_json
 
-    sys.stdout.write(pretty_json(value).decode())
+    with _to_the_reader():
+        sys.stdout.write(pretty_json(value).decode())
+
+
+def fit(text: str, indent: int = 0) -> str:
+    """Cut one line to the width of the terminal; a pipe or a file gets it whole."""
+    if not sys.stdout.isatty():
+        return text
+    width = max(20, shutil.get_terminal_size().columns - indent)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+@contextmanager
+def _to_the_reader() -> Iterator[None]:
+    """Write to stdout; a reader that left early, `head` for instance, has what it wanted."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_stdout()
+    except OSError as error:
+        raise MachineError(f"The answer cannot be written to stdout: {error.strerror}.") from error
+
+
+def _discard_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def printable(text: str) -> str:
@@ -115,6 +176,8 @@ def one_line(text: str, width: int) -> str:
 
 def bar(share: float, width: int = 24) -> str:
     """Draw a share in 0..1 as a bar of blocks, at least a sliver when it is not zero."""
+    if "utf" not in (sys.stdout.encoding or "").lower():
+        return "#" * max(round(share * width), 1 if share > 0 else 0)
     eighths = round(share * width * 8)
     if share > 0:
         eighths = max(eighths, 1)
@@ -123,12 +186,17 @@ def bar(share: float, width: int = 24) -> str:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(label: str, total: int, *, quiet_below: int = 0) -> Iterator[Callable[[int], None]]:
     """Show progress on stderr while a long piece of work runs; stay quiet in a pipe.
+
+    Args:
+        label: what is being done.
+        total: how many units there are.
+        quiet_below: work of fewer units is over too soon to be shown.
 
     Yields: a function to call with how many units of ``total`` are done by now.
     """
-    if not sys.stderr.isatty() or total < 1_000_000:
+    if not sys.stderr.isatty() or total < quiet_below:
         yield lambda done: None
         return
     from rich.console import Console

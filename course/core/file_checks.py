@@ -4,6 +4,7 @@ Two engines look at each row: the types that the commands read with, and the pub
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,13 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from course.core.bad_rows import BLANK, row_problem
-from course.core.digests import sha256_file
+from course.core.checksums import CHECKSUMS as CHECKSUMS  # a folder with this file is a data folder
+from course.core.checksums import compare_checksums, data_files
 from course.core.errors import DataError
 from course.core.jsonl import BOM, open_file
 from course.core.paths import display
 from course.core.schemas import OBJECTS, ROWS, validator
-
-CHECKSUMS = "CHECKSUMS.json"
 
 
 class Problem(NamedTuple):
@@ -120,40 +120,18 @@ def check_file(
 
 def check_checksums(folder: Path) -> Report:
     """Compare a data folder with its CHECKSUMS.json: changed, missing and unlisted files."""
-    path = folder / CHECKSUMS
-    shown = display(path)
+    shown = display(folder / CHECKSUMS)
     try:
-        listed = msgspec.json.decode(path.read_bytes(), type=_Checksums).files
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Report(shown, "checksums", 0, [Problem(shown, None, f"cannot be read: {error}")], [])
-    problems = []
-    for name, entry in sorted(listed.items()):
-        file = folder / name
-        if not file.is_file():
-            problems.append(Problem(shown, None, f"{name} is listed, but does not exist"))
-        elif sha256_file(file) != entry.sha256:
-            text = f"{name} is not the file that was listed: its SHA-256 differs"
-            problems.append(Problem(shown, None, text))
-    present = {
-        file.relative_to(folder).as_posix() for file in folder.rglob("*.jsonl") if file.is_file()
-    }
-    unlisted = sorted(present - set(listed))
-    problems += [Problem(shown, None, f"{name} is not listed") for name in unlisted]
-    return Report(shown, "checksums", len(listed), problems, [])
+        listed, differences = compare_checksums(folder)
+    except DataError as error:
+        listed, differences = 0, [str(error).removeprefix(f"{shown}: ")]
+    problems = [Problem(shown, None, text) for text in differences]
+    return Report(shown, "checksums", listed, problems, [])
 
 
 def listed_files(folder: Path) -> list[Path]:
     """The JSONL files of a data folder, in order."""
-    return sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
-
-
-class _Checksum(msgspec.Struct):
-    sha256: str
-
-
-class _Checksums(msgspec.Struct):
-    schema_version: int
-    files: dict[str, _Checksum]
+    return [folder / name for name in data_files(folder) if name.endswith(".jsonl")]
 
 
 def _kind_by_keys(keys: set[str]) -> str | None:
@@ -193,24 +171,20 @@ def _row_problems(kind: str, decoder: "msgspec.json.Decoder[Any]", line: bytes) 
     errors = sorted(
         validator(kind).iter_errors(value), key=lambda error: list(map(str, error.path))
     )
-    told = next((error for error in errors if _same(error, decoder, line)), None) if first else None
+    told = next((error for error in errors if first and _tells(first, error)), None)
     problems += [f"{e.json_path}: {e.message:.200}" for e in errors if e is not told]
     problems += [f"the key {key!r} stands twice in one object" for key in repeated]
     return problems
 
 
-def _same(error: Any, decoder: "msgspec.json.Decoder[Any]", line: bytes) -> bool:
-    """Whether a schema's error is the one that the reader reports for this row."""
-    try:
-        decoder.decode(line)
-    except msgspec.ValidationError as problem:
-        message, _, rest = str(problem).partition(" - at `")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    if error.validator == "required":
-        return "missing required field" in message and message.split("`")[1] in error.message
-    place, path = rest.rstrip("`") or "$", error.json_path
-    return place == path or place.startswith((f"{path}.", f"{path}["))
+def _tells(first: str, error: Any) -> bool:
+    """Whether the reader's words for a row already tell this error of the schema."""
+    if error.validator == "required":  # its message begins with the key, in quotes
+        return first.startswith(f"this row has no {error.message.split(' is a required')[0]}")
+    if error.json_path == "$":
+        return first.startswith("this row is a JSON")
+    place = re.escape(error.json_path.removeprefix("$."))  # where the reader was, or around it
+    return bool(re.match(rf"(this row has no '\w+' inside )?'{place}['.\[]", first))
 
 
 def _plain(line: bytes) -> tuple[Any, list[str]]:

@@ -20,7 +20,7 @@ import msgspec
 
 from course.core.bad_rows import BLANK, hint, row_problem
 from course.core.errors import DataError
-from course.core.paths import display
+from course.core.paths import display, recorded
 from course.core.records import InputFile
 
 CHUNK = 1 << 16  # bytes: a few hundred rows are Python objects at any time, and fit the cache
@@ -81,11 +81,14 @@ class JsonlReader(Generic[T]):
         lines_before = 0
         for block in self.blocks():
             lines = block.split(b"\n")
+            ends = len(lines) - 1
+            if not lines[-1]:
+                del lines[-1]
             try:  # not `decode_lines`: it would take rows that share a line or stretch over several
-                rows = [decode(line) for line in lines if line]
+                rows = list(map(decode, lines))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 rows = self._line_by_line(lines, lines_before)
-            lines_before += len(lines) - 1
+            lines_before += ends
             self._rows += len(rows)
             yield rows
         if self._rows == 0:
@@ -93,26 +96,17 @@ class JsonlReader(Generic[T]):
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the file's bytes in blocks of whole lines, hashing and counting them."""
-        tail: list[bytes] = []
-        first, crlf = True, False
+        crlf = False
         with open_file(self.path) as file:
-            while chunk := file.read(CHUNK):
-                self._hash.update(chunk)
-                self.bytes_read += len(chunk)
-                if first:
-                    first = False
-                    chunk = self._without_bom(chunk)
-                if not crlf and b"\r\n" in chunk:
+            while block := file.read(CHUNK) + file.readline():
+                self._hash.update(block)
+                self.bytes_read += len(block)
+                if self.bytes_read == len(block):
+                    block = self._without_bom(block)
+                if b"\r" in block and not crlf and b"\r\n" in block:
                     crlf = True
                     self.notes.append(f"{display(self.path)} has CRLF line ends; they were read.")
-                end = chunk.rfind(b"\n") + 1
-                if end:
-                    yield b"".join((*tail, chunk[:end]))
-                    tail = [chunk[end:]]
-                else:
-                    tail.append(chunk)
-            if rest := b"".join(tail):
-                yield rest
+                yield block
             self._check_unchanged(os.fstat(file.fileno()))
 
     def count(self, rows: int) -> None:
@@ -122,7 +116,7 @@ class JsonlReader(Generic[T]):
     def facts(self) -> InputFile:
         """What was read, once it was read to the end."""
         return InputFile(
-            path=display(self.path),
+            path=recorded(self.path),
             bytes=self.bytes_read,
             sha256=self._hash.hexdigest(),
             rows=self._rows,

@@ -26,17 +26,22 @@ RunKind = Literal["eval", "selection", "sample", "train"]
 # ---- rows that come in ---------------------------------------------------------------------
 
 
-class Example(Struct, frozen=True):
-    """One problem of a dataset."""
+class Problem(Struct, frozen=True, gc=False):
+    """As much of an example as a verifier needs."""
 
     id: Id
     prompt: str
     expected_answer: Answer
     """An integer, or a canonical decimal string (``-0`` is invalid) of any length."""
+
+
+class Example(Problem, frozen=True, gc=False):
+    """One problem of a dataset, whole."""
+
     metadata: dict[str, Any] | None = None
 
 
-class Completion(Struct, frozen=True):
+class Completion(Struct, frozen=True, gc=False):
     """The text a policy wrote for one example."""
 
     id: Id
@@ -83,7 +88,7 @@ class GoldenCase(Struct, frozen=True):
 # ---- rows that go out ----------------------------------------------------------------------
 
 
-class EvalRow(Struct):
+class EvalRow(Struct, gc=False):
     """One scored completion: a line of an eval run's ``results.jsonl``."""
 
     id: Id
@@ -166,6 +171,8 @@ class RunFacts(Struct, frozen=True):
     """Completions that the token limit cut (they are scored as they are)."""
     first_missing: list[str] = []
     """The first ids without a completion, at most ten."""
+    first_errors: list[str] = []
+    """The first different reasons why the scorer failed, at most three."""
 
 
 class EvalMetrics(Struct, frozen=True):

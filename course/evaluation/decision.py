@@ -2,8 +2,9 @@
 
 PROMOTE if and only if both seals hold, both runs are complete, the room is locked, the difference
 is above zero and at least ``min_delta``, and the two-sided paired p is at most ``alpha``. Otherwise
-REJECT, with every reason. Where a declared difference makes the pass rates mean different things
-the verdict is COMPARED, never PROMOTE.
+REJECT, with every reason; but no number is computed from a run whose seal is broken. Where a
+declared difference makes the pass rates mean different things the verdict is COMPARED, never
+PROMOTE.
 """
 
 from enum import StrEnum
@@ -17,9 +18,8 @@ from course.core.errors import UsageError
 from course.core.paths import display
 from course.core.records import EvalSummary, Manifest
 from course.evaluation.locked_room import Check, Status, room_checks, vary
-from course.evaluation.paired import Paired, compare_rows
+from course.evaluation.paired import FLOOR, RESAMPLED, RESAMPLES, Paired, compare_rows
 
-VARIABLE = ("dataset", "prompts", "scorer", "sampling")
 OTHER_MEANING = ("dataset", "prompts", "scorer")
 """What changes the meaning of a pass rate when it is varied."""
 
@@ -92,8 +92,12 @@ def compare_runs(baseline: Path, candidate: Path, rules: Rules) -> Comparison:
         for side in (one, other)
         if side.problems
     ]
-    if broken or not (one.manifest and other.manifest and one.summary and other.summary):
+    if one.manifest is None or other.manifest is None:
         return Comparison(one, other, [], None, Verdict.REJECT, broken, [])
+    if broken:
+        checks = _room(one, other, None, rules)
+        findings = [*broken, *_violations(checks)]
+        return Comparison(one, other, checks, None, Verdict.REJECT, findings, [])
 
     paired = compare_rows(
         baseline / "results.jsonl",
@@ -101,12 +105,9 @@ def compare_runs(baseline: Path, candidate: Path, rules: Rules) -> Comparison:
         full_rewards=(_full_reward(one.manifest), _full_reward(other.manifest)),
         alpha=rules.alpha,
     )
-    checks = room_checks(one.manifest, other.manifest, (one.summary.run, other.summary.run))
-    if rules.vary:
-        same_answers = paired is not None and paired.same_answers
-        checks = vary(checks, rules.vary, same_answers=same_answers)
+    checks = _room(one, other, paired, rules)
     gate = [*_violations(checks), *_incomplete(one, other, rules.vary)]
-    caveats = _caveats(one, other, checks, rules)
+    caveats = [*_caveats(one, other, checks, rules), *_resolution(paired, rules)]
     if rules.vary in OTHER_MEANING and any(check.varied for check in checks):
         verdict = Verdict.REJECT if gate else Verdict.COMPARED
         return Comparison(one, other, checks, paired, verdict, gate, caveats)
@@ -133,6 +134,18 @@ def _open(folder: Path) -> Side:
 
 def _full_reward(manifest: Manifest) -> float:
     return manifest.scorer.full_reward if manifest.scorer else 1.0
+
+
+def _room(one: Side, other: Side, paired: Paired | None, rules: Rules) -> list[Check]:
+    assert one.manifest is not None and other.manifest is not None
+    facts = (one.summary.run if one.summary else None, other.summary.run if other.summary else None)
+    uneven = paired.uneven if paired else 0
+    checks = room_checks(one.manifest, other.manifest, facts, uneven=uneven)
+    if rules.vary is None:
+        return checks
+    # The answers of a broken run are not read, so nothing is held against them.
+    same_answers = paired.same_answers if paired else None in facts
+    return vary(checks, rules.vary, same_answers=same_answers)
 
 
 def _violations(checks: list[Check]) -> list[Finding]:
@@ -177,10 +190,9 @@ def _not_better(paired: Paired | None, rules: Rules) -> list[Finding]:
     if paired.difference < 0:
         text = f"the difference is {paired.difference:+.4f}"
         findings.append(Finding(Reason.WORSE, text))
-    elif paired.difference == 0 or paired.difference < rules.min_delta:
-        text = f"the difference {paired.difference:+.4f} is not above 0"
-        if paired.difference > 0:
-            text = f"the difference {paired.difference:+.4f} is below --min-delta {rules.min_delta}"
+    if paired.difference <= 0 or paired.difference < rules.min_delta:
+        bound = f"below --min-delta {rules.min_delta}" if rules.min_delta else "not above 0"
+        text = f"the difference {paired.difference:+.4f} is {bound}"
         findings.append(Finding(Reason.DELTA_TOO_SMALL, text))
     if paired.p_value > rules.alpha:
         text = f"p = {p_text(paired.p_value)} is above alpha {rules.alpha}"
@@ -190,11 +202,14 @@ def _not_better(paired: Paired | None, rules: Rules) -> list[Finding]:
 
 def _caveats(one: Side, other: Side, checks: list[Check], rules: Rules) -> list[str]:
     assert one.manifest is not None and other.manifest is not None and one.summary is not None
-    caveats = [
-        f"{check.name} is unknown: {check.text}. Whether it was the same, nobody can tell."
-        for check in checks
-        if check.status is Status.UNKNOWN and not check.violates
-    ]
+    caveats = []
+    for check in checks:
+        if check.varied:
+            caveats.append(f"{check.name} was varied on purpose: {check.text}.")
+        elif check.status is Status.UNKNOWN and not check.violates:
+            caveats.append(
+                f"{check.name} is unknown: {check.text}. Whether it was the same, nobody can tell."
+            )
     if rules.vary and not any(check.varied for check in checks):
         caveats.append(f"--vary {rules.vary} was declared, but {rules.vary} does not differ.")
     if one.manifest.run_id == other.manifest.run_id:
@@ -204,6 +219,16 @@ def _caveats(one: Side, other: Side, checks: list[Check], rules: Rules) -> list[
     if dataset and dataset.rows and examples < dataset.rows:
         caveats.append(f"only {examples} of the dataset's {dataset.rows} examples were evaluated.")
     return caveats
+
+
+def _resolution(paired: Paired | None, rules: Rules) -> list[str]:
+    """Say so when p is above alpha only because resampling cannot say less."""
+    if not paired or paired.test != RESAMPLED or not rules.alpha < paired.p_value <= FLOOR:
+        return []
+    return [
+        f"{p_text(FLOOR)} is the least p that {RESAMPLES} resamples can say: whether the true p "
+        f"is above alpha {rules.alpha}, this test cannot tell."
+    ]
 
 
 def p_text(p: float) -> str:

@@ -3,65 +3,31 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from course.artifacts.manifest import (
     UNSEALED,
     command_facts,
     environment_facts,
     git_facts,
-    names_of_run,
     new_run_id,
     utc_now,
 )
 from course.artifacts.run_folder import RunFolder
-from course.artifacts.seal import read_manifest
 from course.core.console import one_line
 from course.core.digests import pretty_json, sha256_file
-from course.core.errors import BrokenSealError
-from course.core.paths import display
+from course.core.paths import recorded
 from course.core.records import (
     Detectable,
     EvalSummary,
     InputFile,
     Manifest,
     OutputFile,
-    SamplingSettings,
     ScorerFacts,
 )
 from course.evaluation.evaluate import Evaluation, Request, evaluate
+from course.evaluation.origin import Origin, check_count
 from course.scoring.contract import UNSCORED_CODES, Scorer
-
-
-class Origin(NamedTuple):
-    """Where completions came from, as far as it is known."""
-
-    sampling: SamplingSettings | None
-    policy: dict[str, Any] | None
-
-
-def origin_of(completions: Path) -> Origin:
-    """Find out how completions were sampled, from the manifest of the run they lie in.
-
-    A ``manifest.json`` that no run wrote says nothing.
-
-    Raises: BrokenSealError when the manifest was edited, or the file is not what it sealed.
-    """
-    folder = completions.parent
-    if not completions.is_file() or names_of_run(folder) is None:
-        return Origin(None, None)
-    manifest, problems = read_manifest(folder)
-    output = manifest.outputs.get(completions.name) if manifest else None
-    if manifest and output is None:
-        return Origin(None, None)
-    if output and sha256_file(completions) != output.sha256:
-        problems.append(f"{completions.name} is not what the run sealed")
-    if problems or manifest is None:
-        raise BrokenSealError(
-            f"BrokenSeal: {display(folder)}: {'; '.join(problems)}. Take the original, or copy the "
-            "completions out of the run folder if the change is meant."
-        )
-    return Origin(manifest.sampling, manifest.policy)
 
 
 def write_eval_run(
@@ -78,12 +44,19 @@ def write_eval_run(
     started, clock = utc_now(), time.perf_counter()
     out = folder.create("results.jsonl")
     evaluation = evaluate(request, out, progress)
+    check_count(request.sampling, evaluation.summary.run)
+    given = origin.prompts_sha256
+    if given not in (None, evaluation.prompts_sha256):
+        evaluation.notes.append(
+            "the policy was given other prompts than this dataset has; the run records those it "
+            "was given, so that no comparison takes them for equal"
+        )
     folder.write("summary.json", pretty_json(evaluation.summary))
     folder.write("summary.md", summary_markdown(evaluation.summary, request.scorer).encode())
     inputs = {"dataset": evaluation.dataset, "completions": evaluation.completions}
     if sampling_file:
         data = sampling_file.stat().st_size
-        inputs["sampling"] = InputFile(display(sampling_file), data, sha256_file(sampling_file))
+        inputs["sampling"] = InputFile(recorded(sampling_file), data, sha256_file(sampling_file))
 
     def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
         return Manifest(
@@ -94,7 +67,7 @@ def write_eval_run(
             duration_s=round(time.perf_counter() - clock, 3),
             command=command_facts(argv, args),
             inputs=inputs,
-            prompts_sha256=evaluation.prompts_sha256,
+            prompts_sha256=given or evaluation.prompts_sha256,
             scorer=scorer_facts(request.scorer),
             policy=origin.policy,
             sampling=request.sampling,

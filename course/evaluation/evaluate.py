@@ -9,42 +9,32 @@ reward, never a zero.
 import gc
 import hashlib
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import groupby
-from operator import attrgetter
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from course.artifacts.run_folder import OutputStream
-from course.core.errors import DataError
 from course.core.jsonl import JsonlReader
 from course.core.paths import display
 from course.core.records import (
     Completion,
-    EvalMetrics,
     EvalRow,
     EvalSummary,
     Example,
     InputFile,
-    RunFacts,
+    Problem,
     SamplingSettings,
 )
-from course.evaluation.intervals import (
-    ClusterSums,
-    detectable_unpaired,
-    effective_draws,
-    pass_rate_interval,
-)
 from course.evaluation.pairing import Examples, OutOfOrderError, Pair, by_index, in_order
+from course.evaluation.tally import Tally
 from course.scoring.contract import MISSING_COMPLETION, Score, Scorer, checked
 
-FLUSH = 128  # rows encoded and written at a time
+BATCH = 128  # examples scored, encoded and written at a time
 NO_COMPLETION = "the completions file has no row for this example"
-FIRST_MISSING = 10
 
 
 class Request(NamedTuple):
@@ -113,37 +103,30 @@ def _run(
     progress: Callable[[int], None],
     pairing: Callable[[Examples, JsonlReader[Completion]], Iterator[Pair]],
 ) -> Evaluation:
-    dataset = JsonlReader(request.dataset, Example)
+    ours = request.scorer.plugin.builtin  # our own scorers do not read metadata
+    dataset = JsonlReader[Problem](request.dataset, Problem if ours else Example)
     completions = JsonlReader(request.completions, Completion)
-    tally = _Tally(request.scorer.high)
+    tally = Tally(request.scorer.high)
     prompts = hashlib.sha256()
     encode_lines = msgspec.json.Encoder().encode_lines
     score = checked(request.scorer, ask_twice=request.ask_twice)
-    kl_of = _kl_est if _on_policy(request.sampling) else _no_kl
-    rows: list[EvalRow] = []
-    asked: list[tuple[str, str]] = []
-    limit = sys.maxsize if request.limit is None else request.limit
-    scored = 0  # examples, of those in `asked`
-
-    for number, (example, group) in enumerate(pairing(Examples(dataset), completions)):
-        asked.append((example.id, example.prompt))
-        if number < limit:
-            scored += 1
-            if not group:
-                rows.append(_missing(example))
-            for completion in group:
-                rows.append(_scored(example, completion, score, kl_of))
-        if len(rows) >= FLUSH or len(asked) >= FLUSH:
-            tally.add(rows, scored)
-            out.write(encode_lines(rows))
-            prompts.update(encode_lines(asked))
-            progress(dataset.bytes_read + completions.bytes_read)
-            rows, asked, scored = [], [], 0
-    tally.add(rows, scored)
-    out.write(encode_lines(rows))
-    prompts.update(encode_lines(asked))
+    with_kl = _on_policy(request.sampling)
+    left = sys.maxsize if request.limit is None else request.limit
+    pairs = pairing(Examples(dataset), completions)
+    while batch := list(islice(pairs, BATCH)):
+        wanted = batch[:left]
+        left -= len(wanted)
+        rows = [
+            _scored(example, completion, score, with_kl) if completion else _missing(example)
+            for example, group in wanted
+            for completion in group or (None,)
+        ]
+        tally.add(rows, len(wanted))
+        out.write(encode_lines(rows))
+        prompts.update(encode_lines([(example.id, example.prompt) for example, _ in batch]))
+        progress(dataset.bytes_read + completions.bytes_read)
     return Evaluation(
-        tally.summary(_name(request), request.scorer),
+        tally.summary(_name(request), f"{request.scorer.name} v{request.scorer.version}"),
         dataset.facts(),
         completions.facts(),
         prompts.hexdigest(),
@@ -157,17 +140,17 @@ def _name(request: Request) -> str:
 
 
 def _scored(
-    example: Example,
+    example: Problem,
     completion: Completion,
     score: Callable[[dict[str, Any], str], Score],
-    kl_of: Callable[[Completion], float | None],
+    with_kl: bool,
 ) -> EvalRow:
     result = score(
         {
             "id": example.id,
             "prompt": example.prompt,
             "expected_answer": example.expected_answer,
-            "metadata": example.metadata or {},
+            "metadata": example.metadata or {} if isinstance(example, Example) else {},
         },
         completion.completion,
     )
@@ -183,13 +166,13 @@ def _scored(
         result.error,
         completion.sum_logprob,
         completion.sum_ref_logprob,
-        kl_of(completion),
+        _kl_est(completion) if with_kl else None,
         completion.num_tokens,
         completion.finish_reason,
     )
 
 
-def _missing(example: Example) -> EvalRow:
+def _missing(example: Problem) -> EvalRow:
     return EvalRow(
         id=example.id,
         sample_index=0,
@@ -213,121 +196,10 @@ def _no_kl(completion: Completion) -> None:
 
 
 def _on_policy(sampling: SamplingSettings | None) -> bool:
-    """Only at temperature 1 and top-p 1 does a difference of log-probs estimate a KL."""
-    return sampling is not None and sampling.temperature == 1.0 and sampling.top_p == 1.0
-
-
-class _Tally:
-    """Counts and sums over the rows as they pass."""
-
-    def __init__(self, full_reward: float) -> None:
-        self.full = full_reward
-        self.codes: Counter[str] = Counter()
-        self.n_examples = self.n_completions = self.n_truncated = 0
-        self.n_missing = self.n_unscored = self.n_pass = self.n_scored = 0
-        self.reward_sum = self.kl_sum = 0.0
-        self.n_kl = 0
-        self.clusters = 0
-        self.rate_sum = self.square_sum = self.mean_sum = 0.0
-        self.first_missing: list[str] = []
-
-    def add(self, rows: list[EvalRow], examples: int) -> None:
-        """Count the rows of so many whole examples."""
-        self.n_examples += examples
-        self.codes.update([row.outcome_code for row in rows])
-        self.n_truncated += [row.finish_reason for row in rows].count("length")
-        estimates = [row.kl_est for row in rows if row.kl_est is not None]
-        self.kl_sum += sum(estimates)
-        self.n_kl += len(estimates)
-        rewards = [row.reward for row in rows]
-        if len(rows) == examples and None not in rewards:  # one scored completion for each
-            passed = sum(reward >= self.full for reward in rewards)  # type: ignore[operator]
-            self.n_completions += examples
-            self._count(examples, examples, passed, float(passed), float(passed), sum(rewards))  # type: ignore[arg-type]
-            return
-        for _, group in groupby(rows, key=attrgetter("id")):
-            self._example(list(group))
-
-    def _example(self, rows: list[EvalRow]) -> None:
-        if rows[0].completion is None:
-            self.n_missing += 1
-            self.n_unscored += 1
-            if len(self.first_missing) < FIRST_MISSING:
-                self.first_missing.append(rows[0].id)
-            return
-        scored = [row.reward for row in rows if row.reward is not None]
-        self.n_completions += len(rows)
-        self.n_unscored += len(rows) - len(scored)
-        if scored:
-            passed = sum(reward >= self.full for reward in scored)
-            rate = passed / len(scored)
-            self._count(1, len(scored), passed, rate, rate * rate, sum(scored) / len(scored))
-
-    def _count(
-        self, examples: int, scored: int, passed: int, rates: float, squares: float, means: float
-    ) -> None:
-        self.clusters += examples
-        self.n_scored += scored
-        self.n_pass += passed
-        self.rate_sum += rates
-        self.square_sum += squares
-        self.mean_sum += means
-
-    def summary(self, name: str, scorer: Scorer) -> EvalSummary:
-        sums = ClusterSums(self.clusters, self.n_scored, self.rate_sum, self.square_sum)
-        interval = pass_rate_interval(sums)
-        draws = effective_draws(sums) if interval else 0.0
-        return EvalSummary(
-            schema_version=1,
-            run=RunFacts(
-                kind="eval",
-                name=name,
-                scorer=f"{scorer.name} v{scorer.version}",
-                n_examples=self.n_examples,
-                n_completions=self.n_completions,
-                n_scored=self.n_scored,
-                n_missing=self.n_missing,
-                n_unscored=self.n_unscored,
-                n_truncated=self.n_truncated,
-                first_missing=self.first_missing,
-            ),
-            metrics=EvalMetrics(
-                pass_rate=interval.rate if interval else None,
-                pass_rate_low=interval.low if interval else None,
-                pass_rate_high=interval.high if interval else None,
-                mean_reward=self.mean_sum / self.clusters if self.clusters else None,
-                n_pass=self.n_pass,
-                n_fail=self.n_scored - self.n_pass,
-                mean_kl_est=self.kl_sum / self.n_kl if self.n_kl else None,
-                detectable_difference=detectable_unpaired(
-                    interval.rate if interval else None, draws
-                ),
-            ),
-            outcomes=dict(sorted(self.codes.items(), key=lambda item: (-item[1], item[0]))),
-        )
-
-
-def read_sampling(path: Path) -> SamplingSettings:
-    """Read a sampling block: temperature, top_p, max_new_tokens, n, greedy, seed.
-
-    Raises: DataError when the file is not such an object.
-    """
-    shown = display(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{shown} cannot be read: {error.strerror}.") from error
-    try:
-        plain = msgspec.json.decode(data, type=dict[str, Any])
-        unknown = sorted(set(plain) - set(SamplingSettings.__struct_fields__))
-        if unknown or not plain:
-            raise DataError(
-                f"{shown}: {'unknown keys ' + ', '.join(unknown) if unknown else 'no keys'}; a "
-                f"sampling block has {', '.join(SamplingSettings.__struct_fields__)}."
-            )
-        return msgspec.convert(plain, SamplingSettings)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(
-            f"{shown} is not a sampling block: {error}. Expected a JSON object such as "
-            '{"temperature": 1.0, "top_p": 1.0, "max_new_tokens": 12, "n": 1, "greedy": false}.'
-        ) from error
+    """Only samples at temperature 1 and top-p 1 make a difference of log-probs estimate a KL."""
+    return (
+        sampling is not None
+        and sampling.temperature == 1.0
+        and sampling.top_p == 1.0
+        and not sampling.greedy
+    )

@@ -15,6 +15,9 @@ from course.core.records import Manifest, RunFacts
 SETTINGS = ("temperature", "top_p", "max_new_tokens", "n", "greedy")
 """The sampling fields that are compared; the seed is not one."""
 
+VARIABLE = ("dataset", "prompts", "scorer", "sampling")
+"""The four respects, in the order of the checklist; ``--vary`` takes any one of them."""
+
 HOW = {"sampling": " how its completions were sampled", "scorer": " what scored it"}
 
 
@@ -30,7 +33,7 @@ class Check(NamedTuple):
     """One line of the checklist."""
 
     name: str
-    """``dataset``, ``prompts``, ``scorer`` or ``sampling``."""
+    """One of VARIABLE."""
     status: Status
     violates: bool
     """Whether this alone makes the comparison refused."""
@@ -41,18 +44,24 @@ class Check(NamedTuple):
 
 
 def room_checks(
-    baseline: Manifest, candidate: Manifest, facts: tuple[RunFacts, RunFacts]
+    baseline: Manifest,
+    candidate: Manifest,
+    facts: tuple[RunFacts | None, RunFacts | None],
+    *,
+    uneven: int = 0,
 ) -> list[Check]:
     """Compare two runs in the four respects that must be equal.
 
     Args:
-        facts: the ``run`` blocks of the two summaries, baseline first.
+        facts: the ``run`` blocks of the two summaries, baseline first; None where the seal is
+            broken, so that nothing but the manifests can be compared.
+        uneven: examples for which the runs have different numbers of completions.
     """
     return [
         _hash_check("dataset", _dataset_hash(baseline), _dataset_hash(candidate)),
         _hash_check("prompts", baseline.prompts_sha256, candidate.prompts_sha256),
         _scorer_check(baseline, candidate),
-        _sampling_check(baseline, candidate, facts),
+        _sampling_check(baseline, candidate, _counts_differ(facts, uneven)),
     ]
 
 
@@ -99,17 +108,26 @@ def _scorer_check(baseline: Manifest, candidate: Manifest) -> Check:
     if one.sources_sha256 != other.sources_sha256:
         sources = f"{one.sources_sha256[:12]} against {other.sources_sha256[:12]}"
         return Check("scorer", Status.DIFFERENT, True, f"{text}, but other sources: {sources}")
+    if one.full_reward != other.full_reward:
+        passes = f"{one.full_reward:g} against {other.full_reward:g}"
+        return Check("scorer", Status.DIFFERENT, True, f"{text}, but other full rewards: {passes}")
     return Check("scorer", Status.EQUAL, False, f"{text}, sources {one.sources_sha256[:12]}")
 
 
-def _sampling_check(
-    baseline: Manifest, candidate: Manifest, facts: tuple[RunFacts, RunFacts]
-) -> Check:
+def _counts_differ(facts: tuple[RunFacts | None, RunFacts | None], uneven: int) -> str:
+    """Say how the numbers of completions differ, on average or example by example; "" if not."""
+    counts = [run.n_completions / max(run.n_examples - run.n_missing, 1) for run in facts if run]
+    if len(counts) == 2 and counts[0] != counts[1]:
+        return f"{counts[0]:g} against {counts[1]:g} completions per example"
+    if uneven:
+        return f"{uneven} examples have another number of completions in the candidate"
+    return ""
+
+
+def _sampling_check(baseline: Manifest, candidate: Manifest, counts_differ: str) -> Check:
     one, other = _settings(baseline), _settings(candidate)
-    counts = [run.n_completions / max(run.n_examples - run.n_missing, 1) for run in facts]
-    if counts[0] != counts[1]:
-        text = f"{counts[0]:g} against {counts[1]:g} completions per example"
-        return Check("sampling", Status.DIFFERENT, True, text)
+    if counts_differ:
+        return Check("sampling", Status.DIFFERENT, True, counts_differ)
     if not one or not other:
         return _unknown("sampling", not one, not other)
     differs = [

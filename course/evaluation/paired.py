@@ -19,6 +19,10 @@ RESAMPLES = 9999
 MANY = 20_000
 """Beyond so many differences the sum over random signs is normal to every digit that is shown."""
 SEED = 20240229
+ENUMERATED = "exact sign-flip permutation"
+RESAMPLED = f"paired permutation, {RESAMPLES} resamples"
+FLOOR = 2 / (RESAMPLES + 1)
+"""The least p that a resampled test can say, two-sided."""
 
 
 class ResultLine(msgspec.Struct, frozen=True):
@@ -51,12 +55,15 @@ class Paired(NamedTuple):
     difference: float
     low: float
     high: float
-    """The interval of the difference, at 1 - alpha."""
+    level: float
+    """The level of the difference's interval, 1 - alpha."""
     p_value: float
     test: str
     detectable: Detectable
     same_answers: bool
     """Whether every pair has the same expected answer."""
+    uneven: int
+    """Pairs for which the two runs have different numbers of completions."""
 
 
 class _Differences(NamedTuple):
@@ -67,6 +74,7 @@ class _Differences(NamedTuple):
     single: bool
     """Whether every example has one completion in each run."""
     same_answers: bool
+    uneven: int
 
 
 def compare_rows(
@@ -90,6 +98,7 @@ def compare_rows(
     gained = sum(value > 0 for value in values)
     lost = len(values) - gained
     total, squares = math.fsum(values), math.fsum(value * value for value in values)
+    size = math.fsum(abs(value) for value in values) / pairs
     low, high = _interval(total, squares, pairs, alpha)
     p_value, test = mcnemar(gained, lost) if found.single else permutation(values)
     return Paired(
@@ -100,10 +109,12 @@ def compare_rows(
         difference=total / pairs,
         low=low,
         high=high,
+        level=1 - alpha,
         p_value=p_value,
         test=test,
-        detectable=detectable_paired(squares / pairs, pairs),
+        detectable=detectable_paired(squares / pairs, size, pairs),
         same_answers=found.same_answers,
+        uneven=found.uneven,
     )
 
 
@@ -137,12 +148,13 @@ def mcnemar(gained: int, lost: int) -> tuple[float, str]:
 
 
 def permutation(values: "array[float]") -> tuple[float, str]:
-    """Return the two-sided p of a seeded paired permutation test on the mean, and its name.
+    """Return the two-sided p of a paired permutation test on the mean, and its name.
+
+    Up to RESAMPLES sign flips are gone through one by one; of more, a seeded sample is drawn.
 
     Args:
         values: differences per example that are not zero (zeros do not change the test).
     """
-    name = f"paired permutation, {RESAMPLES} resamples"
     if len(values) > MANY:
         from scipy.stats import norm
 
@@ -150,7 +162,7 @@ def permutation(values: "array[float]") -> tuple[float, str]:
         p = 2 * norm.sf(abs(math.fsum(values)) / size)
         return float(p), "paired permutation, normal approximation"
     if len(values) < 2:  # a single difference is as far from 0 with either sign
-        return 1.0, name
+        return 1.0, ENUMERATED
     import numpy as np
     from scipy.stats import permutation_test
 
@@ -164,19 +176,19 @@ def permutation(values: "array[float]") -> tuple[float, str]:
         batch=max(1, 4_000_000 // len(data)),
         rng=np.random.default_rng(SEED),
     )
-    return float(result.pvalue), name
+    return float(result.pvalue), ENUMERATED if 2 ** len(data) <= RESAMPLES else RESAMPLED
 
 
 def _differences(
     baseline: Iterator[ExampleRate], candidate: Iterator[ExampleRate]
 ) -> _Differences | None:
     values = array("d")
-    pairs = left_out = 0
+    pairs = left_out = uneven = 0
     single = same_answers = True
     while True:
         one, other = next(baseline, None), next(candidate, None)
         if one is None and other is None:
-            return _Differences(values, pairs, left_out, single, same_answers)
+            return _Differences(values, pairs, left_out, single, same_answers, uneven)
         if one is None or other is None or one.id != other.id:
             return None
         same_answers = same_answers and one.expected == other.expected
@@ -184,6 +196,7 @@ def _differences(
             left_out += 1
             continue
         pairs += 1
+        uneven += one.completions != other.completions
         single = single and one.completions == 1 and other.completions == 1
         if one.rate != other.rate:
             values.append(other.rate - one.rate)

@@ -2,7 +2,7 @@
 
 Rows in the dataset's order are matched as they stream by (``in_order``). At the first row that is
 out of order ``OutOfOrderError`` is raised, and the caller starts again with ``by_index``, which
-keeps 16 bytes a completion (part of a hash, and where the row stands in the file) and reads rows
+keeps 13 bytes a completion (part of a hash, and where the row stands in the file) and reads rows
 from the disk as their examples come. Hashes only narrow a search: ids themselves are compared.
 """
 
@@ -18,10 +18,11 @@ from course.core.bad_rows import BLANK, row_problem
 from course.core.errors import DataError
 from course.core.jsonl import BOM, CHUNK, JsonlReader, open_file
 from course.core.paths import display
-from course.core.records import Completion, Example
+from course.core.records import Completion, Problem
 
-Pair = tuple[Example, list[Completion]]
+Pair = tuple[Problem, list[Completion]]
 SMALL = 50_000  # rows: up to here a set of hashes is cheaper than importing numpy
+END = Completion(id="", completion="")  # after the last row; no id is empty
 LOOKUP = 4096  # examples looked up at a time in an index
 
 
@@ -37,16 +38,16 @@ def in_order(examples: "Examples", completions: JsonlReader[Completion]) -> Iter
     Raises: OutOfOrderError; DataError for a second completion with the same id and sample index.
     """
     rows = iter(completions)
-    row = next(rows, None)
+    row = next(rows, END)
     for example in examples:
-        group: list[Completion] = []
-        while row is not None and row.id == example.id:
+        example_id, group = example.id, []
+        while row.id == example_id:
             group.append(row)
-            row = next(rows, None)
-        if row is not None and not group:
+            row = next(rows, END)
+        if not group and row is not END:
             raise OutOfOrderError
         yield example, _sorted_samples(group, completions) if len(group) > 1 else group
-    if row is not None:
+    if row is not END:
         raise OutOfOrderError
 
 
@@ -59,7 +60,7 @@ def by_index(examples: "Examples", completions: JsonlReader[Completion]) -> Iter
     """
     index = _Index(completions)
     try:
-        batch: list[Example] = []
+        batch: list[Problem] = []
         for example in examples:
             batch.append(example)
             if len(batch) == LOOKUP:
@@ -74,13 +75,13 @@ def by_index(examples: "Examples", completions: JsonlReader[Completion]) -> Iter
 class Examples:
     """A dataset as a stream of examples that sees to it that no id comes twice."""
 
-    def __init__(self, reader: JsonlReader[Example]) -> None:
+    def __init__(self, reader: JsonlReader[Problem]) -> None:
         self.reader = reader
 
-    def __iter__(self) -> Iterator[Example]:
+    def __iter__(self) -> Iterator[Problem]:
         return chain.from_iterable(self._batches())
 
-    def _batches(self) -> Iterator[list[Example]]:
+    def _batches(self) -> Iterator[list[Problem]]:
         seen = array("q")
         for batch in self.reader.batches():
             seen.extend([hash(example.id) for example in batch])
@@ -92,7 +93,7 @@ class Examples:
     def _refuse(self, repeated: set[int]) -> None:
         """Two equal hashes are a suspicion; two equal ids are an error."""
         ids: set[str] = set()
-        for row in JsonlReader(self.reader.path, Example):
+        for row in JsonlReader(self.reader.path, Problem):
             if hash(row.id) in repeated:
                 if row.id in ids:
                     _refuse_twice(
@@ -109,7 +110,8 @@ class _Index:
 
         self._reader = reader
         self._decoder = msgspec.json.Decoder(Completion)
-        hashes, starts = array("I"), array("Q")
+        hashes = array("I")
+        starts = array("I" if reader.size < 2**32 else "Q")
         position = 0
         id_decoder = msgspec.json.Decoder(_IdOnly)
         for number, line in _lines(reader):
@@ -126,7 +128,7 @@ class _Index:
         reader.count(len(hashes))
         if not len(hashes):
             raise DataError(f"{display(reader.path)} is empty.")
-        self._starts = np.frombuffer(starts, dtype=np.uint64)
+        self._starts = np.frombuffer(starts, dtype=f"u{starts.itemsize}")
         keys = np.frombuffer(hashes, dtype=np.uint32).astype(np.uint64)
         del hashes
         keys <<= np.uint64(32)
@@ -141,7 +143,7 @@ class _Index:
         """Close the file that rows are read from."""
         os.close(self._file)
 
-    def look_up(self, batch: list[Example]) -> Iterator[Pair]:
+    def look_up(self, batch: list[Problem]) -> Iterator[Pair]:
         """Yield each example of a batch with its completions."""
         import numpy as np
 
@@ -208,7 +210,7 @@ class _Key(_IdOnly):
     sample_index: int | None = None
 
 
-def _lines(reader: "JsonlReader[Completion] | JsonlReader[Example]") -> Iterator[tuple[int, bytes]]:
+def _lines(reader: "JsonlReader[Completion] | JsonlReader[Problem]") -> Iterator[tuple[int, bytes]]:
     number = 0
     for block in reader.blocks():
         lines = block.split(b"\n")
@@ -234,7 +236,7 @@ def _sorted_samples(group: list[Completion], reader: JsonlReader[Completion]) ->
 
 
 def _refuse_twice(
-    reader: "JsonlReader[Completion] | JsonlReader[Example]",
+    reader: "JsonlReader[Completion] | JsonlReader[Problem]",
     row_id: str,
     why: str,
     *,

@@ -5,6 +5,7 @@ key, NaN, a reward outside its declared range, details that are not JSON) become
 no reward and the reason, and the run goes on.
 """
 
+import copy
 import math
 import re
 import traceback
@@ -29,7 +30,7 @@ UNSCORED_CODES = {
 """Outcome codes that are ours and not the scorer's, explained in one line."""
 
 
-class Score(Struct, frozen=True):
+class Score(Struct, frozen=True, gc=False):
     """A checked score. ``reward`` is None when unscored, and then ``error`` says why."""
 
     reward: float | None
@@ -54,9 +55,11 @@ class Scorer(NamedTuple):
 def load_scorer(plug: str) -> Scorer:
     """Load a built-in scorer, or one from ``file.py:name`` or ``package.module:name``.
 
+    The full spelling of a built-in, ``course.scoring.final_answer:score``, is that built-in too.
     A module may declare ``NAME``, ``VERSION``, ``REWARD_RANGE`` (default 0.0 to 1.0) and ``CODES``.
 
-    Raises: PluginError when there is no such scorer or its declarations make no sense.
+    Raises: PluginError when there is no such scorer or its declarations make no sense; MachineError
+        when it needs a library that an extra would bring.
     """
     plugin = load_plugin(
         plug, builtins=BUILTIN_SCORERS, default="score", parameters=2, what="scorer"
@@ -77,6 +80,9 @@ def load_scorer(plug: str) -> Scorer:
 def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, Any], str], Score]:
     """Wrap a scorer so that every call returns a Score and nothing but Ctrl-C is ever raised.
 
+    A foreign scorer gets a copy of the example on every call: samples of one example share its
+    metadata, and what one call changes must not reach the next.
+
     Args:
         scorer: what ``load_scorer`` returned.
         ask_twice: call it twice on each completion; two different scores are unscored.
@@ -94,7 +100,7 @@ def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, A
 
     def once(example: dict[str, Any], completion: str) -> Score:
         try:
-            return _checked_score(function(example, completion), low, high)
+            return _checked_score(function(_copy(example), completion), low, high)
         except KeyboardInterrupt:
             raise
         except _ContractError as error:
@@ -103,7 +109,7 @@ def checked(scorer: Scorer, *, ask_twice: bool = False) -> Callable[[dict[str, A
             return _unscored(*_describe(error, scorer))
 
     def twice(example: dict[str, Any], completion: str) -> Score:
-        first = once(_copy(example), completion)
+        first = once(example, completion)
         again = once(example, completion)
         if first == again:
             return first
@@ -227,6 +233,6 @@ def _brief(score: Score) -> str:
 
 
 def _copy(example: dict[str, Any]) -> dict[str, Any]:
-    import copy
-
-    return copy.deepcopy(example)
+    """Copy what a scorer could change: the example, and its metadata to the bottom."""
+    metadata = example.get("metadata")
+    return {**example, "metadata": copy.deepcopy(metadata)} if metadata else {**example}

@@ -177,14 +177,18 @@ def door(code: str, **kwargs) -> subprocess.Popen:
     )
 
 
-def test_a_reader_that_has_enough_ends_a_door_quietly():
-    """``| head`` closes the pipe: exit 0 and not a word."""
-    process = door("def body(argv):\n    [print('x' * 100) for _ in range(20_000)]\n    return 1")
+@pytest.mark.parametrize("writer", ["answer", "styled"])
+def test_a_reader_that_has_enough_does_not_change_the_verdict(writer):
+    """``| head`` closes the pipe: the door's own exit code, and not a word."""
+    process = door(
+        f"from course.core.console import {writer}\n"
+        f"def body(argv):\n    [{writer}('x' * 100) for _ in range(3_000)]\n    return 1"
+    )
     process.stdout.read(10)
     process.stdout.close()
     error = process.stderr.read().decode()
     process.stderr.close()
-    assert (process.wait(), error) == (0, "")
+    assert (process.wait(), error) == (1, "")
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped():

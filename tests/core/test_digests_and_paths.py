@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.core.digests import canonical_json, pretty_json, sha256_file
-from course.core.paths import ROOT, display
+from course.core.paths import ROOT, display, recorded
 from course.core.records import SamplingSettings
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -68,14 +68,17 @@ def test_sha256_of_a_file_is_hashlib_s(write, size):
         (ROOT.parent / f"{ROOT.name}-copy" / "x", f"{ROOT.parent.as_posix()}/{ROOT.name}-copy/x"),
     ],
 )
-def test_a_path_inside_the_repository_is_shown_from_its_root(path, shown):
-    """Artifacts of two machines name the same file alike."""
-    assert display(path) == shown
+def test_an_artifact_names_a_file_of_the_repository_from_its_root(path, shown, monkeypatch):
+    """Artifacts of two machines name the same file alike, wherever the command was typed."""
+    monkeypatch.chdir(ROOT / "tests")
+    assert recorded(path) == shown
 
 
-def test_a_relative_path_means_the_working_directory(tmp_path, monkeypatch):
-    """Inside the repository it is shown from the root; outside as it was typed."""
-    monkeypatch.chdir(ROOT / "data")
-    assert display(Path("golden")) == "data/golden"
+def test_a_message_names_a_path_that_can_be_typed_again(tmp_path, monkeypatch):
+    """Relative to where the reader is, when it lies there; else as it was given."""
     monkeypatch.chdir(tmp_path)
-    assert display(Path("golden")) == "golden"
+    assert display(Path("golden")) == "golden" == display(tmp_path / "golden")
+    assert display(Path("../other")) == "../other"
+    assert display(ROOT / "data") == (ROOT / "data").as_posix()
+    monkeypatch.chdir(ROOT)
+    assert display(ROOT / "data") == "data" and display(ROOT) == "."

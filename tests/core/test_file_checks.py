@@ -1,13 +1,20 @@
 """A data file's problems are reported all at once, each with its line."""
 
-import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
+from course.core.checksums import make_checksums
 from course.core.errors import DataError
-from course.core.file_checks import Problem, Report, check_checksums, check_file, kind_of
+from course.core.file_checks import (
+    Problem,
+    Report,
+    check_checksums,
+    check_file,
+    kind_of,
+    listed_files,
+)
 from course.core.records import Example
 
 GOOD = '{"id":"a","prompt":"p","expected_answer":8}'
@@ -205,45 +212,24 @@ def test_an_object_is_checked_as_a_whole(write):
     assert found(write('\ufeff{"temperature":1.0}', "good.json"), "sampling") == []
 
 
-# ---- checksums ------------------------------------------------------------------------------
+# ---- checksums: test_checksums.py has the rules -----------------------------------------------
 
 
-@pytest.fixture
-def folder(write) -> Path:
-    """A data folder with two files and their checksums."""
-    files = {"a.jsonl": b"1\n", "sub/b.jsonl": b"2\n"}
-    for name, content in files.items():
-        write(content, name)
-    listed = {name: {"sha256": hashlib.sha256(text).hexdigest()} for name, text in files.items()}
-    content = json.dumps({"schema_version": 1, "files": listed})
-    return write(content, "CHECKSUMS.json").parent
-
-
-def complaints(folder: Path) -> list[str]:
-    return [problem.text for problem in check_checksums(folder).problems]
-
-
-def test_a_folder_that_is_as_listed_has_no_problems(folder):
-    """Two files, both as they were."""
+def test_a_data_folder_is_reported_as_one_list_of_checksums(write):
+    """How many files it lists, and a problem for each that differs; then the rest by name."""
+    folder = write(b"{}\n", "a.jsonl").parent
+    write(json.dumps(make_checksums(folder)), "CHECKSUMS.json")
+    assert check_checksums(folder)[1:] == ("checksums", 1, [], [])
+    write(b"1", "b.bin")
     report = check_checksums(folder)
-    assert (report.rows, report.problems) == (2, [])
+    assert report.rows == 1 and report.path.endswith("CHECKSUMS.json")
+    assert report.problems == [Problem(report.path, None, "b.bin: not listed")]
+    assert listed_files(folder) == [folder / "a.jsonl"]
 
 
-def test_changed_missing_and_unlisted_files_are_all_reported(folder, write):
-    """One of each, in one report."""
-    write(b"3\n", "a.jsonl")
-    (folder / "sub" / "b.jsonl").unlink()
-    write(b"4\n", "sub/c.jsonl")
-    assert complaints(folder) == [
-        "a.jsonl is not the file that was listed: its SHA-256 differs",
-        "sub/b.jsonl is listed, but does not exist",
-        "sub/c.jsonl is not listed",
-    ]
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"schema_version":1}'])
-def test_checksums_that_cannot_be_read_are_a_problem(folder, content):
-    """Never a traceback."""
-    (folder / "CHECKSUMS.json").write_bytes(content)
-    (text,) = complaints(folder)
-    assert text.startswith("cannot be read: ")
+def test_checksums_that_cannot_be_read_are_a_problem(write):
+    """Never a traceback: the rest of the folder is still checked. Its path stands there once."""
+    report = check_checksums(write("[]", "CHECKSUMS.json").parent)
+    ((path, line, text, gate),) = report.problems
+    assert (path, line, gate) == (report.path, None, False)
+    assert text.startswith("not a readable list of checksums (")

@@ -6,12 +6,10 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from course.core import plugins
-from course.core.errors import PluginError
+from course.core.errors import MachineError, PluginError
 from course.core.plugins import Plugin, load_plugin
 
 BUILTINS = {
@@ -35,8 +33,9 @@ def refusal(plug: str | Path) -> str:
 @pytest.fixture(autouse=True)
 def _modules_as_before() -> Iterator[None]:
     """What a test imports is forgotten after it."""
-    before = dict(sys.modules)
+    before, path = dict(sys.modules), list(sys.path)
     yield
+    sys.path[:] = path
     for name in set(sys.modules) - set(before):
         del sys.modules[name]
 
@@ -92,11 +91,16 @@ def test_a_module_leads_to_its_function(source, monkeypatch):
 
 
 def test_a_builtin_and_the_module_behind_it_are_the_same_code():
-    """Two ways to the default scorer, one hash; only the name is a built-in's."""
-    short, long = load("final_answer"), load("course.scoring.final_answer:score")
-    assert short.function is long.function
-    assert short.sources_sha256 == long.sources_sha256
-    assert not long.builtin
+    """Three spellings of the default scorer, one identity; the plug stays as it was typed."""
+    short = load("final_answer")
+    for spelling in ("course.scoring.final_answer:score", "course.scoring.final_answer"):
+        assert load(spelling) == short._replace(plug=spelling)
+
+
+def test_another_function_of_a_builtin_s_module_is_not_the_builtin():
+    """Only the one function that the built-in's name stands for."""
+    other = load("course.scoring.final_answer:score_parsed")
+    assert (other.name, other.builtin) == ("course.scoring.final_answer:score_parsed", False)
 
 
 def test_dataclasses_and_pickle_work_in_a_student_s_file(source):
@@ -199,23 +203,6 @@ def test_files_beside_that_were_not_imported_do_not_count(source):
     first = load(path)
     load(source(TWO, "neighbour.py"))
     assert load(path).sources_sha256 == first.sources_sha256
-
-
-def test_the_course_is_no_helper_even_in_the_same_folder(source, monkeypatch):
-    """How many of its modules are loaded differs between commands; the hash must not."""
-    monkeypatch.setattr(plugins, "ROOT", source("", "x.py").parent)
-    plugins._no_helpers.cache_clear()
-    try:
-        path = source(ONE)
-        first = load(path)
-        for name in ("course/fake.py", "fake.py"):
-            module = ModuleType(f"plugfake.{name}")
-            module.__file__ = str(source("", name))
-            sys.modules[module.__name__] = module
-            hash_now = load(path).sources_sha256
-            assert (hash_now == first.sources_sha256) == name.startswith("course")
-    finally:
-        plugins._no_helpers.cache_clear()
 
 
 def test_the_hash_covers_every_file_of_a_package(source, monkeypatch):
@@ -367,6 +354,24 @@ def test_a_missing_import_inside_the_file_is_named(source):
     """The file exists; what it imports does not."""
     text = refusal(source("import plugnowhere\n"))
     assert "mine.py:1: ModuleNotFoundError: No module named 'plugnowhere'" in text
+
+
+def test_a_library_that_an_extra_brings_is_named_with_its_install(source, monkeypatch):
+    """``import torch`` without torch is the machine's lack (exit 3), not a wrong plug."""
+    monkeypatch.setitem(sys.modules, "torch", None)  # Python's own way to say: not there
+    monkeypatch.syspath_prepend(source("import torch.nn\n", "plugtorch.py").parent)
+    file = source("x = 1\nimport torch.nn\n")
+    for plug, where in ((file, "mine.py:2"), ("plugtorch", "plugtorch")):
+        with pytest.raises(MachineError) as caught:
+            load(plug)
+        text = str(caught.value)
+        assert f"{where}: ModuleNotFoundError: " in text
+        assert "extra 'learn'. Type `make learn`" in text
+
+
+def test_a_slip_in_the_name_of_a_part_of_a_library_is_no_missing_install(source):
+    """msgspec is here; installing it again would not bring ``msgspec.nowhere``."""
+    assert "No module named 'msgspec.nowhere'" in refusal(source("import msgspec.nowhere\n"))
 
 
 def test_a_missing_import_inside_a_module_is_not_the_module_missing(source, monkeypatch):

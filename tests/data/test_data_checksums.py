@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from course import validate
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -17,7 +20,6 @@ def toy(tmp_path: Path, prepare: ModuleType) -> Path:
     (tmp_path / "models" / "tiny").mkdir(parents=True)
     (tmp_path / "datasets" / "a.jsonl").write_bytes(b'{"id": 1}\n{"id": 2}\n')
     (tmp_path / "models" / "tiny" / "model.safetensors").write_bytes(b"\x00\n\x01")
-    (tmp_path / "models" / "tiny" / "README.md").write_text("not data")
     (tmp_path / "README.md").write_text("not data")
     assert prepare.main(["checksums", "--data", str(tmp_path)]) == 0
     return tmp_path
@@ -29,7 +31,7 @@ def test_the_shipped_data_matches_its_checksums(prepare: ModuleType) -> None:
 
 
 def test_checksums_hold_bytes_rows_and_sha256_by_sorted_path(toy: Path) -> None:
-    """Documents are not data; only JSONL files have rows."""
+    """A document is not data; only JSONL files have rows."""
     checksums = json.loads((toy / "CHECKSUMS.json").read_text())
     rows = b'{"id": 1}\n{"id": 2}\n'
     assert checksums == {
@@ -72,6 +74,41 @@ def test_check_reports_changed_missing_and_new_files_at_once(
     assert "datasets/a.jsonl: changed" in error
     assert "models/tiny/model.safetensors: missing" in error
     assert "datasets/b.jsonl: not listed" in error
+
+
+def extra(name: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"{}\n")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (extra("mine.jsonl"), "mine.jsonl: not listed"),
+        (extra("golden/notes.txt"), "golden/notes.txt: not listed"),
+        (extra("rollouts/extra.bin"), "rollouts/extra.bin: not listed"),
+        (extra("datasets/a.jsonl"), "datasets/a.jsonl: changed"),
+        (extra("models/tiny/model.safetensors"), "models/tiny/model.safetensors: changed"),
+        (lambda folder: (folder / "datasets" / "a.jsonl").unlink(), "datasets/a.jsonl: missing"),
+    ],
+)
+def test_both_commands_find_the_same_difference(
+    toy: Path,
+    prepare: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], None],
+    complaint: str,
+) -> None:
+    """One definition of a data file: exit 1 from the script, 2 from the door, the same words."""
+    spoil(toy)
+    assert prepare.main(["checksums", "--check", "--data", str(toy)]) == 1
+    script = capsys.readouterr().err
+    assert validate.main([str(toy)]) == 2
+    door = capsys.readouterr().out
+    assert complaint in script and complaint in door
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"schema_version": 1}', '{"files": 3}'])

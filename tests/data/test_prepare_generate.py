@@ -73,12 +73,29 @@ def test_a_split_that_runs_out_of_problems_says_so(
     """With two texts to tell, a third different one is an error, not an endless loop."""
     only = prepare.Template("only", "What is {a} + {b}?")
     in_total = prepare.Template("total", "What is {a} + {b} in total?")
-    band = prepare.Band({"add": (only, in_total)}, {"add": 1.0}, (0, 9), {"add": ((2, 2), (3, 3))})
-    monkeypatch.setattr(prepare, "WIDE", band)
-    monkeypatch.setitem(prepare.SPLITS, "toy", prepare.Split(band, 3, "toy-{}"))
-    assert len(prepare.problems("toy", 2)) == 2
-    with pytest.raises(prepare.UsageError, match="'toy' has no 3 different problems; 2 were made"):
-        prepare.problems("toy", 3)
+    sums = {"add": ((200, 200), (3, 3))}
+    band = prepare.Band({"add": (only, in_total)}, {"add": 1.0}, (0, 999), sums)
+    monkeypatch.setitem(prepare.SPLITS, "wide_test", prepare.Split(band, 3, "toy-{}"))
+    assert len(prepare.problems("wide_test", 2)) == 2
+    with pytest.raises(prepare.UsageError, match="'wide_test' has no 3 different problems; 2 were"):
+        prepare.problems("wide_test", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands"),
+    [
+        ("sub", (150, 60)),  # an operand
+        ("mulsub", (12, 9, 40)),  # the first step: 108
+        ("mul", (5, 20)),  # the answer: 100
+        ("sub", (5, 9)),  # the answer: -4
+    ],
+)
+def test_a_number_outside_the_narrow_band_makes_a_problem_wide(
+    prepare: ModuleType, name: str, operands: tuple[int, ...]
+) -> None:
+    """One is enough, wherever it stands; and with none, a problem is never wide."""
+    assert prepare.split_of(name, operands, "?") == "wide_test"
+    assert prepare.split_of("mul", (9, 11), "?") != "wide_test"  # 99
 
 
 def test_quotas_sum_exactly(prepare: ModuleType) -> None:

@@ -48,6 +48,7 @@ def test_a_worse_run_is_rejected_with_every_reason(door, run):
     done = door("compare", "--baseline", run("one", 8), "--candidate", run("other", 5))
     assert done.code == 1
     assert "Worse: the difference is -0.1500" in done.out
+    assert "DeltaTooSmall: the difference -0.1500 is not above 0" in done.out
     assert "NotSignificant: p = 0.250 is above alpha 0.05" in done.out
     assert "\nREJECT  the claim does not stand\n" in done.out
 
@@ -118,6 +119,46 @@ def test_min_delta_and_alpha_are_thresholds(door, run):
     files = ("--baseline", run("one", 8), "--candidate", run("other", 16))
     done = door("compare", *files, "--min-delta", "0.5", "--alpha", "0.001")
     assert done.code == 1 and "DeltaTooSmall" in done.out and "NotSignificant" in done.out
+
+
+@pytest.mark.parametrize(("alpha", "level"), [("0.05", "95"), ("0.001", "99.9"), ("0.1", "90")])
+def test_the_interval_of_the_difference_says_its_level(door, run, alpha, level):
+    """It follows --alpha, so a reader must not take it for 95 %."""
+    files = ("--baseline", run("one", 8), "--candidate", run("other", 16))
+    done = door("compare", *files, "--alpha", alpha)
+    pattern = rf"^  difference +\+0\.400  \[.*\]  \({re.escape(level)} % interval\)$"
+    assert re.search(pattern, done.out, re.M)
+
+
+def test_a_promotion_with_sampling_varied_claims_no_equal_conditions(
+    door, dataset, answers, tmp_path
+):
+    """The closing words name what differed, and a caveat shows how."""
+    folders = []
+    for name, right, temperature in (("one", 8, 1.0), ("other", 16, 0.5)):
+        block = tmp_path / f"{name}.json"
+        settings = {"top_p": 1.0, "max_new_tokens": 9, "n": 1, "greedy": False}
+        block.write_text(json.dumps({"temperature": temperature, **settings}))
+        files = ("--dataset", dataset, "--completions", answers(right, f"{name}.jsonl"))
+        argv = (*files, "--sampling", block, "--outdir", tmp_path / name)
+        assert door("eval", *argv).code == 0
+        folders += [f"--{'baseline' if right == 8 else 'candidate'}", tmp_path / name]
+    done = door("compare", *folders, "--vary", "sampling")
+    assert done.code == 0 and "equal conditions" not in done.out
+    assert "caveat: sampling was varied on purpose: temperature 1.0 against 0.5.\n" in done.out
+    assert "\nPROMOTE  the candidate is better, with sampling varied on purpose\n" in done.out
+
+
+def test_a_broken_run_still_shows_the_room(door, run, dataset, answers, tmp_path):
+    """The checklist and its violations come from the manifests; numbers are not computed."""
+    one = run("one", 8)
+    argv = ("--dataset", dataset, "--completions", answers(16), "--scorer", "single_line")
+    door("eval", *argv, "--outdir", tmp_path / "other")
+    edit_result(tmp_path / "other")
+    done = door("compare", "--baseline", one, "--candidate", tmp_path / "other")
+    assert done.code == 1 and "x different  scorer" in done.out
+    assert done.out.index("BrokenSeal: ") < done.out.index("LockedRoomViolation: scorer")
+    assert "Paired" not in done.out and "gained" not in done.out
 
 
 def test_vary_scorer_ends_in_compared_and_exit_0(door, run, dataset, answers, tmp_path):

@@ -75,9 +75,8 @@ def test_missing_completions_are_loud_and_exit_1_and_the_run_is_sealed(
     files = ("--dataset", dataset, "--completions", jsonl("short.jsonl", rows))
     done = door("eval", *files, "--outdir", tmp_path / "run")
     assert done.code == 1 and seal_problems(tmp_path / "run") == []
-    assert "UNSCORED: 2 of 20 rows have no reward: 2 examples have no completion (e18, e19)" in (
-        done.err
-    )
+    assert "UNSCORED: 2 of 20 rows have no reward." in done.err
+    assert "2 examples have no completion: e18, e19\n" in done.err
     assert f"course.inspect_run --run {tmp_path / 'run'} --code missing_completion" in done.err
     assert "1.000" in done.out and done.last == str(tmp_path / "run")
     allowed = door("eval", *files, "--outdir", tmp_path / "two", "--allow-unscored")
@@ -95,9 +94,8 @@ def test_a_scorer_that_fails_exits_1_with_the_count(door, dataset, answers, tmp_
     )
     argv = ("--dataset", dataset, "--completions", answers(20), "--scorer", f"{path}:score")
     done = door("eval", *argv, "--outdir", tmp_path / "run")
-    assert done.code == 1 and "UNSCORED: 1 of 20 rows have no reward: the scorer failed on 1" in (
-        done.err
-    )
+    assert done.code == 1 and "UNSCORED: 1 of 20 rows have no reward." in done.err
+    assert "The scorer failed on 1. What went wrong, first:\n    KeyError: 'oh'" in done.err
     assert "19 of 19 passed" in done.out
     rows = [json.loads(x) for x in (tmp_path / "run" / "results.jsonl").read_bytes().splitlines()]
     assert (rows[3]["reward"], rows[3]["error"]) == (None, "KeyError: 'oh' (broken.py:3)")
@@ -130,7 +128,50 @@ def test_ask_twice_catches_a_nondeterministic_scorer(door, dataset, answers, tmp
     argv = ("--dataset", dataset, "--completions", answers(20), "--scorer", f"{path}:score")
     assert door("eval", *argv, "--outdir", tmp_path / "once").code == 0
     done = door("eval", *argv, "--outdir", tmp_path / "twice", "--ask-twice")
-    assert done.code == 1 and "the scorer failed on 20" in done.err
+    assert done.code == 1 and "The scorer failed on 20." in done.err
+    assert "nondeterministic: asked twice" in done.err
+
+
+def test_the_input_is_never_overwritten_with_the_run(door, dataset, answers, tmp_path):
+    """Samples that lie in the folder to be replaced would be gone for good."""
+    first = door(
+        "eval", "--dataset", dataset, "--completions", answers(20), "--outdir", tmp_path / "a"
+    )
+    assert first.code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    argv = ("--dataset", dataset, "--completions", tmp_path / "a" / "results.jsonl", "--overwrite")
+    done = door("eval", *argv, "--outdir", tmp_path / "a")
+    assert done.code == 2 and "which it would be overwritten with" in done.err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+
+
+def test_a_run_of_another_kind_is_not_replaced(door, dataset, answers, tmp_path):
+    """Hours of sampling are not lost to a mistyped --outdir."""
+    argv = ("--dataset", dataset, "--completions", answers(20), "--outdir", tmp_path / "a")
+    assert door("eval", *argv).code == 0
+    manifest = tmp_path / "a" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"kind": "eval"', '"kind": "sample"'))
+    done = door("eval", *argv, "--overwrite")
+    assert done.code == 2 and "holds a sample run" in done.err
+
+
+def test_prompts_other_than_the_policy_was_given_are_no_equal_prompts(
+    door, dataset, jsonl, tmp_path
+):
+    """The recorded prompts are those that the policy saw."""
+    rows = [{"id": f"e{k:02}", "completion": f"Final: {k}"} for k in range(20)]
+    plain = jsonl("completions.jsonl", rows)
+    assert (
+        door("eval", "--dataset", dataset, "--completions", plain, "--outdir", tmp_path / "a").code
+        == 0
+    )
+    seen = manifest_of(tmp_path / "a")["prompts_sha256"]
+    other = "0" * 64
+    make_sample_run(tmp_path / "sample", plain.read_bytes(), prompts_sha256=other)
+    argv = ("--dataset", dataset, "--completions", tmp_path / "sample" / "completions.jsonl")
+    done = door("eval", *argv, "--outdir", tmp_path / "b")
+    assert done.code == 0 and "the policy was given other prompts" in done.err
+    assert manifest_of(tmp_path / "b")["prompts_sha256"] == other != seen
 
 
 def manifest_of(folder: Path) -> dict:
@@ -146,20 +187,23 @@ def test_a_sampling_file_is_recorded_with_its_hash(run, tmp_path):
     assert manifest["inputs"]["sampling"]["path"] == str(path)
 
 
-@pytest.fixture
-def sample_run(door, dataset, answers, tmp_path):
+def make_sample_run(path, data, *, prompts_sha256=None):
     """A run folder with completions and a known sampling block."""
-    data = answers(5).read_bytes()
     sampling = SamplingSettings(temperature=0.5, top_p=1.0)
-    with RunFolder(tmp_path / "sample") as folder:
+    with RunFolder(path, kind="sample") as folder:
         folder.write("completions.jsonl", data)
         folder.publish(
             lambda outputs: Manifest(
-                1, "sample", "s", "2026-01-01T00:00:00Z", 0.0, Command([], {}), {}, None, None,
-                {"name": "tiny"}, sampling, {}, None, outputs, UNSEALED,
+                1, "sample", "s", "2026-01-01T00:00:00Z", 0.0, Command([], {}), {}, prompts_sha256,
+                None, {"name": "tiny"}, sampling, {}, None, outputs, UNSEALED,
             )
         )  # fmt: skip
-    return tmp_path / "sample"
+    return path
+
+
+@pytest.fixture
+def sample_run(answers, tmp_path):
+    return make_sample_run(tmp_path / "sample", answers(5).read_bytes())
 
 
 def test_sampling_is_inherited_from_a_sample_run(door, dataset, sample_run, tmp_path):

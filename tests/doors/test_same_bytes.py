@@ -77,7 +77,7 @@ def test_relative_paths_are_read_from_the_working_directory(process, files, tmp_
     """As every command line does; the run lands there too."""
     argv = ("--dataset", "d.jsonl", "--completions", "c.jsonl", "--outdir", "run")
     done = process("eval", *argv)
-    assert (done.code, done.last) == (0, str(tmp_path / "run"))
+    assert (done.code, done.last) == (0, "run")
     assert (tmp_path / "run" / "manifest.json").is_file()
 
 

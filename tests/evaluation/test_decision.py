@@ -1,5 +1,7 @@
 """Claims about the one decision rule: PROMOTE only if everything holds, and every reason alone."""
 
+from pathlib import Path
+
 import pytest
 
 from course.core.errors import DataError, UsageError
@@ -9,6 +11,7 @@ from course.evaluation.decision import Reason, Rules, Verdict, compare_runs, p_t
 EXAMPLES = [{"id": f"e{k:02}", "prompt": f"{k}?", "expected_answer": k} for k in range(40)]
 HOT = SamplingSettings(temperature=1.0, top_p=1.0, max_new_tokens=9, n=1, greedy=False)
 COLD = SamplingSettings(temperature=0.5, top_p=1.0, max_new_tokens=9, n=1, greedy=False)
+TWICE = SamplingSettings(temperature=1.0, top_p=1.0, max_new_tokens=9, n=2, greedy=False)
 
 
 def answers(right: int, examples=EXAMPLES) -> list[dict[str, object]]:
@@ -17,6 +20,21 @@ def answers(right: int, examples=EXAMPLES) -> list[dict[str, object]]:
         {"id": e["id"], "completion": f"Final: {e['expected_answer'] if k < right else 777}"}
         for k, e in enumerate(examples)
     ]
+
+
+def sampled(rates: list[list[int]]) -> list[dict[str, object]]:
+    """Several completions an example: 1 is right, 0 is wrong."""
+    return [
+        {"id": e["id"], "completion": f"Final: {e['expected_answer'] if right else 777}"}
+        | {"sample_index": sample}
+        for e, passes in zip(EXAMPLES, rates, strict=True)
+        for sample, right in enumerate(passes)
+    ]
+
+
+def break_seal(path: Path) -> None:
+    """Change one byte."""
+    path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
 
 
 @pytest.fixture
@@ -56,10 +74,21 @@ def test_known_equal_sampling_leaves_no_caveat(decided):
     assert (found.verdict, found.caveats) == (Verdict.PROMOTE, [])
 
 
-def test_worse_alone(decided):
-    """10 lost, p = .002: significantly worse is not "not significant"."""
+def test_worse_is_too_small_a_difference_as_well(decided):
+    """10 lost, p = .002: worse and not above 0, but significantly so."""
     found = decided(0)
-    assert (found.verdict, reasons(found)) == (Verdict.REJECT, [Reason.WORSE])
+    assert found.verdict is Verdict.REJECT
+    assert reasons(found) == [Reason.WORSE, Reason.DELTA_TOO_SMALL]
+    assert [finding.text for finding in found.findings] == [
+        "the difference is -0.2500",
+        "the difference -0.2500 is not above 0",
+    ]
+
+
+def test_worse_is_below_min_delta_too(decided):
+    """The bound that was asked for is named."""
+    found = decided(0, rules=Rules(min_delta=0.1))
+    assert found.findings[1].text == "the difference -0.2500 is below --min-delta 0.1"
 
 
 def test_not_significant_alone(decided):
@@ -145,17 +174,47 @@ def test_unscored_alone(decided, tmp_path):
 
 
 @pytest.mark.parametrize("side", ["baseline", "candidate"])
-@pytest.mark.parametrize("file", ["results.jsonl", "summary.json", "manifest.json"])
+@pytest.mark.parametrize("file", ["results.jsonl", "summary.json", "summary.md"])
 def test_a_broken_seal_alone(eval_run, side, file):
-    """One changed byte on either side, and no number is shown."""
+    """One changed byte on either side: the room is still shown, and no number is."""
     one = eval_run("baseline", EXAMPLES, answers(10))
     other = eval_run("candidate", EXAMPLES, answers(20))
-    path = (one if side == "baseline" else other) / file
-    path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
+    break_seal((one if side == "baseline" else other) / file)
     found = compare_runs(one, other, Rules())
     assert (found.verdict, reasons(found)) == (Verdict.REJECT, [Reason.BROKEN_SEAL])
     assert side in found.findings[0].text and file in found.findings[0].text
+    statuses = [check.status.value for check in found.checks]
+    assert found.paired is None and statuses == ["equal", "equal", "equal", "unknown"]
+
+
+@pytest.mark.parametrize("side", ["baseline", "candidate"])
+def test_an_unreadable_manifest_leaves_nothing_to_compare(eval_run, side):
+    """Without a manifest there are no conditions, known or unknown."""
+    one = eval_run("baseline", EXAMPLES, answers(10))
+    other = eval_run("candidate", EXAMPLES, answers(20))
+    ((one if side == "baseline" else other) / "manifest.json").write_text("{}")
+    found = compare_runs(one, other, Rules())
+    assert reasons(found) == [Reason.BROKEN_SEAL] and "manifest.json" in found.findings[0].text
     assert found.paired is None and found.checks == []
+
+
+def test_a_broken_seal_does_not_hide_the_violations(eval_run):
+    """Every reason: mending the seal would not have been enough."""
+    one = eval_run("baseline", EXAMPLES, answers(10), sampling=HOT)
+    other = eval_run("candidate", EXAMPLES, answers(20), scorer="single_line", sampling=COLD)
+    break_seal(other / "results.jsonl")
+    found = compare_runs(one, other, Rules())
+    violation = Reason.LOCKED_ROOM_VIOLATION
+    assert reasons(found) == [Reason.BROKEN_SEAL, violation, violation]
+    assert found.paired is None
+
+
+def test_what_was_varied_on_purpose_is_no_violation_of_a_broken_run_either(eval_run):
+    """Whether its answers are the same cannot be read, so that is not held against it."""
+    one = eval_run("baseline", EXAMPLES, answers(10))
+    other = eval_run("candidate", OTHER_PROMPTS, answers(20))
+    break_seal(other / "results.jsonl")
+    assert reasons(compare_runs(one, other, Rules(vary="prompts"))) == [Reason.BROKEN_SEAL]
 
 
 def test_all_reasons_are_given_at_once(decided):
@@ -168,6 +227,7 @@ def test_all_reasons_are_given_at_once(decided):
         Reason.LOCKED_ROOM_VIOLATION,
         Reason.INCOMPLETE,
         Reason.WORSE,
+        Reason.DELTA_TOO_SMALL,
         Reason.NOT_SIGNIFICANT,
     ]
 
@@ -221,6 +281,38 @@ def test_vary_sampling_may_promote(decided):
     found = decided(20, rules=rules, base={"sampling": HOT}, sampling=COLD)
     assert found.verdict is Verdict.PROMOTE
     assert [c.name for c in found.checks if c.varied] == ["sampling"]
+    assert found.caveats == ["sampling was varied on purpose: temperature 1.0 against 0.5."]
+
+
+def test_equal_averages_do_not_hide_unequal_sampling(eval_run):
+    """1, 3, 1, 3 against 3, 1, 3, 1 completions: pass rates of unlike precision are compared."""
+    one = eval_run("baseline", EXAMPLES, sampled([[0], [0, 0, 0]] * 20))
+    other = eval_run("candidate", EXAMPLES, sampled([[1, 1, 1], [1]] * 20))
+    found = compare_runs(one, other, Rules())
+    assert reasons(found) == [Reason.LOCKED_ROOM_VIOLATION]
+    assert "sampling is different: 40 examples have another number" in found.findings[0].text
+
+
+def test_an_alpha_below_the_resolution_of_the_test_is_a_caveat(eval_run):
+    """All 40 better, so the exact p is 2 / 2**40; 9,999 resamples cannot say less than 2e-4."""
+    one = eval_run("baseline", EXAMPLES, sampled([[0, 0]] * 40), sampling=TWICE)
+    other = eval_run("candidate", EXAMPLES, sampled([[1, 0]] * 40), sampling=TWICE)
+    found = compare_runs(one, other, Rules(alpha=1e-4))
+    assert reasons(found) == [Reason.NOT_SIGNIFICANT]
+    assert found.caveats == [
+        "2.0e-04 is the least p that 9999 resamples can say: whether the true p is above alpha "
+        "0.0001, this test cannot tell."
+    ]
+    found = compare_runs(one, other, Rules(alpha=2e-4))
+    assert (found.verdict, found.caveats) == (Verdict.PROMOTE, [])
+
+
+def test_a_p_far_above_alpha_is_not_blamed_on_the_resolution(eval_run):
+    """20 better, 20 worse: no number of resamples would help."""
+    one = eval_run("baseline", EXAMPLES, sampled([[1, 0]] * 40), sampling=TWICE)
+    other = eval_run("candidate", EXAMPLES, sampled([[1, 1], [0, 0]] * 20), sampling=TWICE)
+    found = compare_runs(one, other, Rules(alpha=1e-4))
+    assert Reason.NOT_SIGNIFICANT in reasons(found) and found.caveats == []
 
 
 def test_vary_forgives_only_what_it_names(decided):

@@ -6,7 +6,7 @@ import pytest
 
 from course.core.errors import DataError
 from course.core.records import SamplingSettings
-from course.evaluation.evaluate import read_sampling
+from course.evaluation.origin import read_sampling
 
 EXAMPLES = [
     {"id": i, "prompt": f"{i}?", "expected_answer": n} for n, i in enumerate("abcd", start=1)
@@ -268,7 +268,7 @@ def test_batches_do_not_change_the_counts(evaluated, monkeypatch):
     """The tally of groups cut by the write buffer is that of the whole."""
     rows = [answer(i, f"Final: {k}", sample_index=k) for i in "abcd" for k in range(3)]
     whole, results = evaluated(EXAMPLES, rows)
-    monkeypatch.setattr("course.evaluation.evaluate.FLUSH", 1)
+    monkeypatch.setattr("course.evaluation.evaluate.BATCH", 1)
     again, same = evaluated(EXAMPLES, rows)
     assert (whole.summary, results) == (again.summary, same)
 

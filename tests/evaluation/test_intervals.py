@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest, norm
+from scipy.stats import binom, binomtest, norm, t
 
 from course.evaluation import intervals
 from course.evaluation.intervals import (
@@ -15,6 +15,7 @@ from course.evaluation.intervals import (
     detectable_unpaired,
     effective_draws,
     pass_rate_interval,
+    t_quantile,
     wilson,
 )
 
@@ -73,17 +74,37 @@ def test_one_sample_per_example_is_wilson(counts):
 def test_samples_that_agree_are_worth_one_draw():
     """100 examples, 4 samples each, all four alike: 400 completions say as much as 100."""
     alike = sums([1.0] * 50 + [0.0] * 50, samples=4)
-    assert effective_draws(alike) == pytest.approx(99.0)  # p(1 - p) m / s², s² with m - 1
+    draws = 99 * (1.960 / 1.984) ** 2  # p(1 - p) m / s² with m - 1 in s², by (z / t)²
+    assert effective_draws(alike) == pytest.approx(draws, rel=1e-3)
     one, four = wilson(0.5, 100), pass_rate_interval(alike)
-    assert four is not None and four.low == pytest.approx(one.low, abs=1e-3)
+    assert four is not None and four.low == pytest.approx(one.low, abs=2e-3)
     independent = wilson(0.5, 400)
     assert four.high - four.low > 1.9 * (independent.high - independent.low)
 
 
-def test_samples_that_differ_are_worth_all_draws_and_no_more():
-    """When every example passes 2 of 4 the variance is 0; 400 draws are still only 400."""
-    assert effective_draws(sums([0.5] * 100, samples=4)) == 400.0
-    assert pass_rate_interval(sums([0.5] * 100, samples=4)) == wilson(0.5, 400)
+@pytest.mark.parametrize(("examples", "draws"), [(2, 0.19), (3, 2.49), (10, 30.0), (100, 390.3)])
+def test_examples_that_do_not_differ_are_worth_less_the_fewer_they_are(examples, draws):
+    """Each passes 2 of 4, so the variance seen is 0; from two examples that says next to nothing.
+
+    8 * (1.960 / 12.706)², 12 * (1.960 / 4.303)², 40 * (1.960 / 2.262)², 400 * (1.960 / 1.984)².
+    """
+    alike = sums([0.5] * examples, samples=4)
+    assert effective_draws(alike) == pytest.approx(draws, rel=0.01)
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=60))
+def test_completions_are_never_worth_more_than_their_number(passes):
+    """However little the examples differ."""
+    assert effective_draws(sums([k / 4 for k in passes], samples=4)) <= 4 * len(passes)
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 31), 49, 99, 199, 10_000])
+def test_the_t_quantile_is_scipys(freedom):
+    """Exact for 1 and 2 degrees of freedom; the expansion is within 0.13 % from 3 on."""
+    theirs = t.ppf(0.975, freedom)
+    assert t_quantile(freedom) == pytest.approx(theirs, rel=1e-12 if freedom < 3 else 1.3e-3)
+    if freedom >= 10:
+        assert t_quantile(freedom) == pytest.approx(theirs, rel=1e-5)
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
@@ -114,6 +135,19 @@ def test_a_clustered_interval_covers_the_truth_in_95_of_100(a, b):
     found = [pass_rate_interval(sums(row.tolist(), samples=4)) for row in rates]
     share = np.mean([i.low <= a / (a + b) <= i.high for i in found if i])
     assert 0.93 <= share <= 0.97
+
+
+@pytest.mark.parametrize("examples", [2, 3, 5, 10, 50, 200])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (2.0, 2.0), (0.5, 0.5), (4.0, 1.0)])
+def test_a_clustered_interval_covers_the_truth_with_few_examples_too(examples, a, b):
+    """2,000 simulated evals with 16 samples each. With z in place of t, three uniform ones: 0.83.
+
+    No upper bound: from two examples only a far too wide interval is an honest one.
+    """
+    draws = np.random.default_rng(5)
+    rates = draws.binomial(16, draws.beta(a, b, size=(2000, examples))) / 16  # (2000, examples)
+    found = [pass_rate_interval(sums(row.tolist(), samples=16)) for row in rates]
+    assert np.mean([i.low <= a / (a + b) <= i.high for i in found if i]) >= 0.93
 
 
 def test_an_unclustered_interval_would_not_cover():
@@ -178,7 +212,7 @@ def test_a_detectable_difference_fits_below_one(rate, n):
 
 def test_three_points_with_a_fifth_discordant_need_1750_pairs():
     """(1.960 + 0.842)² * 0.2 / 0.03² = 1,744 pairs: the size math_test is planned by."""
-    value = detectable_paired(0.2, 1750).value
+    value = detectable_paired(0.2, 0.2, 1750).value
     assert value == pytest.approx(0.0299, abs=1e-4)
     assert math.ceil((intervals.Z_ALPHA + intervals.Z_POWER) ** 2 * 0.2 / 0.03**2) == 1745
 
@@ -186,7 +220,7 @@ def test_three_points_with_a_fifth_discordant_need_1750_pairs():
 def test_a_paired_detectable_difference_is_found_four_times_in_five():
     """Exact power of the score test on 1,750 pairs with a fifth discordant, by simulation."""
     draws = np.random.default_rng(11)
-    found = detectable_paired(0.2, 1750)
+    found = detectable_paired(0.2, 0.2, 1750)
     assert found.value is not None and (found.alpha, found.power, found.paired) == (0.05, 0.8, True)
     shares = [0.1 + found.value / 2, 0.1 - found.value / 2, 0.8]
     gained, lost, _ = draws.multinomial(1750, shares, size=20_000).T
@@ -196,10 +230,22 @@ def test_a_paired_detectable_difference_is_found_four_times_in_five():
 
 def test_without_discordant_pairs_no_difference_is_detectable():
     """Nothing flips, nothing is known about flips."""
-    assert detectable_paired(0.0, 100).value is None
-    assert detectable_paired(0.2, 0).value is None
+    assert detectable_paired(0.0, 0.0, 100).value is None
+    assert detectable_paired(0.2, 0.2, 0).value is None
 
 
-def test_a_paired_detectable_difference_is_at_most_one():
-    """Two pairs cannot show more than everything."""
-    assert detectable_paired(1.0, 2).value == 1.0
+def test_an_impossible_difference_is_not_detectable():
+    """One flip of ten: 2.80 * sqrt(0.1 / 10) = 0.280, but the pairs that flip are only 0.1.
+
+    Eight flips are the first that reach: 2.80 * sqrt(0.8 / 10) = 0.792.
+    """
+    assert detectable_paired(0.1, 0.1, 10).value is None
+    assert detectable_paired(0.7, 0.7, 10).value is None  # 0.741
+    assert detectable_paired(0.8, 0.8, 10).value == pytest.approx(0.792, abs=1e-3)
+    assert detectable_paired(1.0, 1.0, 2).value is None
+
+
+def test_with_several_completions_the_mean_size_bounds_the_difference():
+    """40 of 100 pairs half a pass apart: 2.80 * sqrt(0.1 / 100) = 0.089, and up to 0.2 is there."""
+    assert detectable_paired(0.1, 0.2, 100).value == pytest.approx(0.0886, abs=1e-4)
+    assert detectable_paired(0.1, 0.05, 100).value is None

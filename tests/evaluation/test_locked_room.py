@@ -11,7 +11,7 @@ from course.core.records import (
     SamplingSettings,
     ScorerFacts,
 )
-from course.evaluation.locked_room import Check, Status, room_checks, vary
+from course.evaluation.locked_room import VARIABLE, Check, Status, room_checks, vary
 
 SAMPLING = SamplingSettings(
     temperature=0.7, top_p=0.95, max_new_tokens=64, n=1, greedy=False, seed=1
@@ -44,7 +44,7 @@ def room(one: Manifest = RUN, other: Manifest = RUN, facts=(FACTS, FACTS)) -> di
 def test_a_run_and_itself_are_locked_in():
     """Four respects, all equal, in this order."""
     checks = room()
-    assert list(checks) == ["dataset", "prompts", "scorer", "sampling"]
+    assert tuple(checks) == VARIABLE == ("dataset", "prompts", "scorer", "sampling")
     assert all(c.status is Status.EQUAL and not c.violates for c in checks.values())
 
 
@@ -56,6 +56,7 @@ def test_a_run_and_itself_are_locked_in():
         ("scorer", {"scorer": replace(RUN.scorer, name="single_line")}),
         ("scorer", {"scorer": replace(RUN.scorer, version="2")}),
         ("scorer", {"scorer": replace(RUN.scorer, sources_sha256="6" * 64)}),
+        ("scorer", {"scorer": replace(RUN.scorer, full_reward=10.0)}),
         ("sampling", {"sampling": replace(SAMPLING, temperature=1.0)}),
         ("sampling", {"sampling": replace(SAMPLING, top_p=1.0)}),
         ("sampling", {"sampling": replace(SAMPLING, max_new_tokens=12)}),
@@ -74,6 +75,14 @@ def test_an_edited_scorer_of_the_same_name_and_version_is_called_out():
     """The version says what the author claims; the sources say what ran."""
     other = replace(RUN, scorer=replace(RUN.scorer, sources_sha256="6" * 64))
     assert "but other sources: 555555555555 against 666666666666" in room(RUN, other)["scorer"].text
+
+
+def test_another_full_reward_is_another_scorer():
+    """The same sources, but what counts as a pass is not the same."""
+    other = replace(RUN, scorer=replace(RUN.scorer, full_reward=10.0))
+    assert (
+        room(RUN, other)["scorer"].text == "final_answer v1, but other full rewards: 1 against 10"
+    )
 
 
 def test_a_changed_temperature_is_shown_with_both_values():
@@ -149,6 +158,23 @@ def test_other_numbers_of_completions_are_another_sampling(sampling):
     check = room(run, run, (FACTS, four))["sampling"]
     assert (check.status, check.violates) == (Status.DIFFERENT, True)
     assert check.text == "1 against 4 completions per example"
+
+
+@pytest.mark.parametrize("sampling", [None, SAMPLING])
+def test_equal_averages_of_completions_are_not_yet_equal_sampling(sampling):
+    """1, 3, 1, 3 against 3, 1, 3, 1: two on average, and four examples sampled otherwise."""
+    run = replace(RUN, sampling=sampling)
+    check = room_checks(run, run, (FACTS, FACTS), uneven=4)[3]
+    assert (check.status, check.violates) == (Status.DIFFERENT, True)
+    assert check.text == "4 examples have another number of completions in the candidate"
+
+
+@pytest.mark.parametrize("facts", [(None, FACTS), (FACTS, None), (None, None)])
+def test_without_the_counts_of_a_broken_run_the_manifests_are_compared(facts):
+    """What the counts would say is not held against either side."""
+    assert all(c.status is Status.EQUAL for c in room(facts=facts).values())
+    other = replace(RUN, sampling=replace(SAMPLING, temperature=1.0))
+    assert room(other=other, facts=facts)["sampling"].status is Status.DIFFERENT
 
 
 def test_missing_completions_are_no_other_sampling():

@@ -4,25 +4,67 @@ import json
 
 import pytest
 
-from course.core.errors import BrokenSealError
-from course.core.records import SamplingSettings
-from course.evaluation.eval_run import Origin, origin_of
+from course.core.errors import BrokenSealError, DataError, UsageError
+from course.core.records import RunFacts, SamplingSettings
+from course.evaluation.origin import Origin, check_count, origin_of, with_declared
 
 SAMPLING = SamplingSettings(temperature=0.5, top_p=1.0, n=1, seed=3)
 ROWS = b'{"id":"a","completion":"Final: 1"}\n'
-NOWHERE = Origin(None, None)
+NOWHERE = Origin()
+PROMPTS = "a" * 64
 
 
 @pytest.fixture
 def sample(sealed_run):
     policy = {"name": "tiny"}
     files = {"completions.jsonl": ROWS}
-    return sealed_run("sample", "sample", files, sampling=SAMPLING, policy=policy)
+    facts = {"sampling": SAMPLING, "policy": policy, "prompts_sha256": PROMPTS}
+    return sealed_run("sample", "sample", files, **facts)
 
 
 def test_completions_in_a_sample_run_bring_sampling_and_policy(sample):
-    """No flag needed."""
-    assert origin_of(sample / "completions.jsonl") == Origin(SAMPLING, {"name": "tiny"})
+    """No flag needed; the prompts the policy was given come along too."""
+    expected = Origin(SAMPLING, {"name": "tiny"}, PROMPTS)
+    assert origin_of(sample / "completions.jsonl") == expected
+
+
+def test_a_link_into_a_sample_run_has_the_same_origin(sample, tmp_path):
+    """Unknown would be a caveat where there is a violation."""
+    (tmp_path / "link.jsonl").symlink_to(sample / "completions.jsonl")
+    assert origin_of(tmp_path / "link.jsonl") == origin_of(sample / "completions.jsonl")
+
+
+def test_a_sampling_file_fills_in_what_is_unknown(sample, tmp_path):
+    """The run did not say max_new_tokens; the file may."""
+    file = tmp_path / "sampling.json"
+    file.write_text('{"temperature": 0.5, "max_new_tokens": 12}')
+    block = with_declared(origin_of(sample / "completions.jsonl"), file).sampling
+    assert block == SamplingSettings(temperature=0.5, top_p=1.0, max_new_tokens=12, n=1, seed=3)
+    assert with_declared(NOWHERE, file).sampling == SamplingSettings(
+        temperature=0.5, max_new_tokens=12
+    )
+
+
+def test_a_sampling_file_never_overrules_a_seal(sample, tmp_path):
+    """Samples drawn at 0.5 do not become samples drawn at 1 because a file says so."""
+    file = tmp_path / "sampling.json"
+    file.write_text('{"temperature": 1.0}')
+    with pytest.raises(UsageError, match=r"temperature is 0\.5, and the file says 1\.0"):
+        with_declared(origin_of(sample / "completions.jsonl"), file)
+
+
+@pytest.mark.parametrize(("n", "completions", "missing", "fits"), [
+    (1, 10, 0, True), (4, 40, 0, True), (4, 36, 1, True), (None, 7, 0, True),
+    (16, 10, 0, False), (1, 20, 0, False),
+])  # fmt: skip
+def test_the_declared_number_of_samples_must_be_there(n, completions, missing, fits):
+    """A block that says 16 over one completion each would describe other data."""
+    facts = RunFacts("eval", "r", "s v1", 10, completions, completions, missing, missing, 0)
+    if fits:
+        check_count(SamplingSettings(n=n), facts)
+    else:
+        with pytest.raises(DataError, match=f"says n = {n}"):
+            check_count(SamplingSettings(n=n), facts)
 
 
 def test_changed_completions_are_refused(sample):

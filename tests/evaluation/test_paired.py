@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from course.evaluation.paired import (
+    ENUMERATED,
+    FLOOR,
+    RESAMPLED,
     ExampleRate,
     Paired,
     _interval,
@@ -114,6 +117,13 @@ def test_a_smaller_alpha_gives_a_wider_interval(compared):
     usual, strict = compared(*flips(14, 6, 80)), compared(*flips(14, 6, 80), alpha=0.01)
     ratio = (strict.high - strict.low) / (usual.high - usual.low)
     assert ratio == pytest.approx(norm.ppf(0.995) / norm.ppf(0.975))
+    assert (usual.level, strict.level) == (0.95, 0.99)
+
+
+def test_one_flip_of_ten_can_show_no_difference(compared):
+    """The formula alone says 0.280, and the ten pairs differ by 0.1 at most."""
+    assert compared(*flips(1, 0, 9)).detectable.value is None
+    assert compared(*flips(8, 0, 2)).detectable.value == pytest.approx(0.792, abs=1e-3)
 
 
 def enumerated(values: list[float]) -> float:
@@ -138,7 +148,16 @@ def enumerated(values: list[float]) -> float:
 )
 def test_small_permutation_tests_are_exact(values):
     """Up to 13 differences all sign flips fit into the resamples, so p is exact."""
-    assert permutation(array("d", values))[0] == pytest.approx(enumerated(values))
+    assert permutation(array("d", values)) == (pytest.approx(enumerated(values)), ENUMERATED)
+
+
+@pytest.mark.parametrize(("n", "name"), [(0, ENUMERATED), (13, ENUMERATED), (14, RESAMPLED)])
+def test_a_permutation_test_says_whether_it_resampled(n, name):
+    """2**13 = 8,192 sign flips are gone through one by one; 2**14 are more than 9,999."""
+    p, said = permutation(array("d", [1.0] * n))
+    assert said == name
+    if name == RESAMPLED:  # the exact 2 / 2**14 is below what resampling can say
+        assert p >= FLOOR > 2 / 2**14
 
 
 def test_a_sampled_permutation_p_is_within_monte_carlo_error():
@@ -163,7 +182,7 @@ def test_a_permutation_test_of_nothing_says_one():
 
 def test_a_sampled_p_is_never_zero():
     """1 / 10,000 is the least that 9,999 resamples can say, doubled for two sides."""
-    assert permutation(array("d", [1.0] * 200))[0] == pytest.approx(2 / 10_000)
+    assert permutation(array("d", [1.0] * 200))[0] == FLOOR == 2 / 10_000
 
 
 def test_several_samples_are_compared_by_example_means(compared):
@@ -173,9 +192,32 @@ def test_several_samples_are_compared_by_example_means(compared):
     found = compared(baseline, candidate)
     assert (found.pairs, found.gained, found.lost) == (3, 2, 0)
     assert found.difference == pytest.approx(1 / 3)
-    assert found.test.startswith("paired permutation")
+    assert found.test == "exact sign-flip permutation"
     assert found.p_value == pytest.approx(0.5)  # 2 of the 4 sign flips are as far from 0
-    assert found.detectable.value == pytest.approx(2.8016 * (0.5 / 3 / 3) ** 0.5, abs=1e-4)
+    assert found.detectable.value is None  # 2.80 * sqrt(0.5 / 9) = 0.66 is more than 1/3
+
+
+def test_several_samples_have_a_detectable_difference_by_their_means(compared):
+    """90 of 100 examples half a pass better: 2.80 * sqrt(0.9 * 0.25 / 100) = 0.1329."""
+    baseline = [row(f"e{k}", 0) for k in range(100) for _ in range(2)]
+    candidate = [row(f"e{k}", int(s == 0 and k < 90)) for k in range(100) for s in range(2)]
+    assert compared(baseline, candidate).detectable.value == pytest.approx(0.1329, abs=1e-4)
+
+
+def test_other_numbers_of_completions_are_counted_example_by_example(compared):
+    """1, 3, 2 against 3, 1, 2: two on average in both, and uneven in two examples."""
+    baseline = [row(i, 1) for i in "abbbcc"]
+    candidate = [row(i, 1) for i in "aaabcc"]
+    assert compared(baseline, candidate).uneven == 2
+    assert compared(baseline, baseline).uneven == 0
+
+
+def test_an_unscored_example_is_not_uneven(compared):
+    """A missing completion leaves one row in place of four: that is Incomplete, said elsewhere."""
+    baseline = [row(i, 1) for i in "aaaabbbb"]
+    candidate = [*[row("a", 1)] * 4, row("b", None)]
+    found = compared(baseline, candidate)
+    assert (found.uneven, found.left_out) == (0, 1)
 
 
 def test_unscored_examples_are_left_out_of_both_runs(compared):

@@ -94,7 +94,7 @@ def test_an_intact_run_has_no_problem(run):
 def test_a_run_scored_again_by_another_scorer_disagrees(run):
     """single_line wants nothing before the marker."""
     report = check_run(run, "single_line", quiet)
-    assert "results.jsonl:1: a: scored again it is 0 extra_text, not 1.0 ok" in texts(report)[0]
+    assert "results.jsonl:1: a: scored again it is 0 extra_text, not 1 ok" in texts(report)[0]
     assert report.problems[0].gate
 
 
@@ -110,7 +110,7 @@ def test_a_changed_byte_is_a_broken_seal(run):
     path.write_bytes(path.read_bytes().replace(b'"ok"', b'"no"'))
     found = texts(check_run(run, None, quiet))
     assert any("BrokenSeal: results.jsonl changed: same size, other content" in t for t in found)
-    assert any("outcomes {'ok': 1} are not those of the rows: {'no': 1}" in t for t in found)
+    assert any("outcomes.ok is 1, but the rows give None" in t for t in found)
 
 
 def test_a_sealed_lie_is_found_by_counting(run, sealed_run):
@@ -120,7 +120,38 @@ def test_a_sealed_lie_is_found_by_counting(run, sealed_run):
     files = {"results.jsonl": (run / "results.jsonl").read_bytes()}
     files["summary.json"] = json.dumps(summary).encode()
     found = texts(check_run(sealed_run("lie", "eval", files), None, quiet))
-    assert len(found) == 1 and "are not those of the rows" in found[0]
+    assert len(found) == 1 and "outcomes.ok is 2, but the rows give 1" in found[0]
+
+
+def test_rewards_that_were_forged_and_sealed_again_are_found_by_counting(eval_run, sealed_run):
+    """The rate in the summary is not the rate of the rows."""
+    rows = [{"id": "a", "completion": "Final: 1"}, {"id": "b", "completion": "Final: 7"}]
+    run = eval_run("honest", [*EXAMPLES, {"id": "b", "prompt": "?", "expected_answer": 2}], rows)
+    assert check_run(run, None, quiet).problems == []
+    forged = (run / "results.jsonl").read_bytes().replace(b'"reward":0.0', b'"reward":1.0')
+    files = {"results.jsonl": forged, "summary.json": (run / "summary.json").read_bytes()}
+    found = "\n".join(texts(check_run(sealed_run("forged", "eval", files), None, quiet)))
+    assert "metrics.pass_rate is 0.5, but the rows give 1.0" in found
+    assert "metrics.n_pass is 1, but the rows give 2" in found
+
+
+def test_a_scorer_that_reads_metadata_is_asked_with_the_metadata_of_the_dataset(eval_run, tmp_path):
+    """An honest run is not called forged; with another scorer the report says so."""
+    path = tmp_path / "by_operation.py"
+    path.write_text(
+        "def score(example, completion):\n"
+        "    code = example['metadata']['operation']\n"
+        "    return {'reward': 1.0, 'details': {'code': code}}\n"
+    )
+    examples = [{**EXAMPLES[0], "metadata": {"operation": "add"}}]
+    run = eval_run("run", examples, [{"id": "a", "completion": "x"}], scorer=f"{path}:score")
+    report = check_run(run, f"{path}:score", quiet)
+    assert report.problems == [] and report.notes == [
+        "scored again by by_operation.py:score vunversioned"
+    ]
+    path.write_text(path.read_text().replace("1.0", "0.5"))
+    report = check_run(run, f"{path}:score", quiet)
+    assert report.problems and "whose sources are not those" in report.notes[0]
 
 
 def test_an_input_that_changed_since_is_a_note(eval_run, tmp_path):

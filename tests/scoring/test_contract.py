@@ -289,6 +289,33 @@ def test_asking_twice_does_not_blame_a_scorer_that_edits_its_example(ask):
     assert score.error is None and score.details == {"n": 2}
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_what_one_call_changes_does_not_reach_the_next(load, twice):
+    """Samples of one example share its metadata: the second must not see the first's mark."""
+    body = """
+        n = len(example["metadata"]["k"])
+        example["metadata"]["k"].append(n)
+        example["metadata"]["seen"] = example["prompt"] = "yes"
+        return {"reward": 1.0, "details": {"n": n, "prompt": example["prompt"]}}
+        """
+    example = {**EXAMPLE, "metadata": {"k": [1]}}
+    score = checked(load(body), ask_twice=twice)
+    first, second = score(example, "Final: 7"), score(example, "Final: 8")
+    assert first == second and first.details == {"n": 1, "prompt": "yes"}
+    assert example == {**EXAMPLE, "metadata": {"k": [1]}}
+
+
+@pytest.mark.parametrize("metadata", [{}, None])
+def test_an_example_without_metadata_is_passed_on_as_it_is(load, metadata):
+    """No metadata is made up, and the scorer's own keys stay in its copy."""
+    body = 'example["x"] = 1\nreturn {"reward": 1.0, "details": {"n": len(example)}}'
+    example = {**EXAMPLE, "metadata": metadata}
+    score = checked(load(body))
+    assert score(example, "").details == {"n": 5}
+    assert example == {**EXAMPLE, "metadata": metadata}
+    assert score({}, "").details == {"n": 1}
+
+
 values = st.recursive(
     st.none()
     | st.booleans()
@@ -358,6 +385,13 @@ def test_a_scorer_declares_its_version_and_codes(load):
     assert scorer.codes == {"ok": "Right."}
     plain = load("return {}", "CODES = ['ok']")
     assert (plain.version, plain.codes, plain.low, plain.high) == ("unversioned", {}, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN_SCORERS))
+def test_the_full_spelling_of_a_built_in_is_the_built_in(name):
+    """Two runs of one scorer can be compared, whichever way it was typed."""
+    short, long = load_scorer(name), load_scorer(BUILTIN_SCORERS[name])
+    assert long == short._replace(plugin=short.plugin._replace(plug=BUILTIN_SCORERS[name]))
 
 
 @pytest.mark.parametrize("name", sorted(BUILTIN_SCORERS))
