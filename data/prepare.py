@@ -485,7 +485,8 @@ def problems(split: str, count: int, seed: int = SEED) -> list[Problem]:
     """Make `count` different problems of a split, in shuffled order.
 
     Operations, and the phrase "in total" within each, have exact quotas. Ask for as many as you
-    like (100,000 of "train" is fine): its numbers never meet those of another split.
+    like (100,000 of "train" is fine): but for the multiplication facts, its numbers never meet
+    those of another split.
 
     Args:
         split: a key of SPLITS.

@@ -198,10 +198,10 @@ def test_several_samples_are_compared_by_example_means(compared):
 
 
 def test_several_samples_have_a_detectable_difference_by_their_means(compared):
-    """90 of 100 examples half a pass better: 2.80 * sqrt(0.9 * 0.25 / 100) = 0.1329."""
-    baseline = [row(f"e{k}", 0) for k in range(100) for _ in range(2)]
-    candidate = [row(f"e{k}", int(s == 0 and k < 90)) for k in range(100) for s in range(2)]
-    assert compared(baseline, candidate).detectable.value == pytest.approx(0.1329, abs=1e-4)
+    """10 of 100 examples a quarter better: 2.80 * sqrt(0.1 / 16 / 100) = 0.0221, below 0.1 / 4."""
+    baseline = [row(f"e{k}", 0) for k in range(100) for _ in range(4)]
+    candidate = [row(f"e{k}", int(s == 0 and k < 10)) for k in range(100) for s in range(4)]
+    assert compared(baseline, candidate).detectable.value == pytest.approx(0.0221, abs=1e-4)
 
 
 def test_other_numbers_of_completions_are_counted_example_by_example(compared):
