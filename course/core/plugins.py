@@ -6,25 +6,13 @@
 
 A file is compiled from the very bytes that are hashed, never from a cached ``.pyc``, and its module
 is registered under a name made from its path, so dataclasses and pickling inside it work.
-
-The hash also covers the file's helpers: every module that its ``import`` statements name, wherever
-they stand (inside functions and branches too), and those that the helpers name in turn. They are
-read from the source, so what else happens to be loaded changes nothing, and hashed under their
-module names, so a copied folder keeps its hash. Python, installed packages and the course are no
-helpers. What reading cannot see: a data file that the rule opens, a module found by a computed
-name (``importlib.import_module(name)``) or run by ``exec``, and a folder that joins ``sys.path``
-only once a function runs. Helpers are imported by Python in its usual way, so one that was edited
-after it was loaded, or within a second at equal size (a stale ``.pyc``), may run as it was before
-while its new text is hashed.
 """
 
 import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -32,6 +20,7 @@ from typing import Any, NamedTuple
 from course.core.errors import CourseError, MachineError, PluginError
 from course.core.extras import how_to_install
 from course.core.paths import display
+from course.core.sources import hash_file, hash_package, spec_of
 
 PREFIX = "plugin_"
 
@@ -109,97 +98,7 @@ def _load_file(path: Path, what: str) -> tuple[ModuleType, str]:
     except (Exception, SystemExit) as error:  # foreign code: anything may come out of it
         del sys.modules[module.__name__]
         raise _import_failure(error, path, shown, what) from error
-    return module, _hash_sources({path.name: source, **_helpers(_imports(source, package=""))})
-
-
-def _helpers(names: Iterable[str]) -> dict[str, bytes]:
-    """The sources of the helpers among the named modules, and of the helpers that those import.
-
-    Each is kept as ``name:``, which no file in the same hash is called.
-    """
-    sources: dict[str, bytes] = {}
-    todo, seen = list(names), set[str]()
-    while todo:
-        name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        spec = _spec(name)
-        if spec is None or not spec.origin or not _is_helper(name, Path(spec.origin)):
-            continue
-        try:
-            source = Path(spec.origin).read_bytes()
-        except OSError as error:
-            where = display(Path(spec.origin))
-            raise PluginError(f"The helper {where} cannot be read: {error.strerror}.") from error
-        sources[f"{name}:"] = source
-        todo += _imports(source, package=spec.parent or "")
-    return sources
-
-
-def _imports(source: bytes, package: str) -> Iterator[str]:
-    """Every module that an ``import`` statement anywhere in the source may load.
-
-    ``from a.b import c`` loads a and a.b, and a.b.c if that is a module.
-    """
-    import ast
-    import warnings
-
-    try:
-        with warnings.catch_warnings(action="ignore"):  # Python gives them once, when it compiles
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return  # nothing that could be imported
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            relative = "." * node.level + (node.module or "")
-            try:
-                base = importlib.util.resolve_name(relative, package)
-            except ImportError:
-                continue  # beyond the top package
-            names = [f"{base}.{alias.name}" for alias in node.names]
-        for name in names:
-            yield from _with_parents(name)
-
-
-def _with_parents(name: str) -> list[str]:
-    """``a.b.c`` is loaded after a and a.b."""
-    parts = name.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
-
-
-def _spec(name: str) -> ModuleSpec | None:
-    """Where a module was loaded from, or would be; nothing is imported to find out."""
-    above = name.rpartition(".")[0]
-    try:
-        if not above:
-            return importlib.util.find_spec(name)
-        parent = _spec(above)
-        folders = parent and parent.submodule_search_locations
-        return PathFinder.find_spec(name, folders) if folders else None
-    except (ImportError, ValueError):  # ValueError: a module made by hand, such as __main__
-        return None
-
-
-def _is_helper(name: str, file: Path) -> bool:
-    """Whether a module is the student's own: not the course, not Python, not installed."""
-    if name.partition(".")[0] == "course" or not file.is_file():
-        return False
-    if not {"site-packages", "dist-packages"}.isdisjoint(file.parts):
-        return False
-    return not any(file.resolve().is_relative_to(folder) for folder in _installed())
-
-
-@cache
-def _installed() -> list[Path]:
-    """Where Python and installed packages live."""
-    import sysconfig
-
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")}
-    return [Path(folder).resolve() for folder in folders]
+    return module, hash_file(path, source)
 
 
 def _load_module(target: str, what: str, builtins: Mapping[str, str]) -> tuple[ModuleType, str]:
@@ -215,34 +114,11 @@ def _load_module(target: str, what: str, builtins: Mapping[str, str]) -> tuple[M
         raise _import_failure(error, None, target, what) from error
     except (Exception, SystemExit) as error:  # foreign code: anything may come out of it
         raise _import_failure(error, None, target, what) from error
-    return module, _hash_package(module)
-
-
-def _hash_package(module: ModuleType) -> str:
-    file = getattr(module, "__file__", None)
-    if not file or not file.endswith(".py"):
-        raise PluginError(f"Module {module.__name__!r} has no Python source, so it has no hash.")
-    path = Path(file)
-    helpers = _helpers(_with_parents(module.__name__))
-    package = module.__name__ if path.name == "__init__.py" else module.__package__
-    if not package:
-        return _hash_sources({path.name: path.read_bytes(), **helpers})
-    folder = path.parent
-    files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.py")}
-    return _hash_sources({**files, **helpers})
-
-
-def _hash_sources(files: Mapping[str, bytes]) -> str:
-    """Hash names and contents, each with its length, so that no two sets of files collide."""
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        for part in (name.encode(), files[name]):
-            digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
+    return module, hash_package(module)
 
 
 def _exists(module: str) -> bool:
-    return module.isidentifier() and _spec(module) is not None
+    return module.isidentifier() and spec_of(module) is not None
 
 
 def _unknown(plug: str, builtins: Mapping[str, str], what: str, default: str) -> str:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from course.core import plugins
+from course.core import sources
 from course.core.errors import PluginError
 from course.core.plugins import load_plugin
 
@@ -64,7 +64,7 @@ def digest(path: Path | str) -> str:
 def by_hand(path: Path, **helpers: Path) -> str:
     """The hash that a file should have, with the helpers it should have."""
     named = {f"{name.replace('__', '.')}:": file.read_bytes() for name, file in helpers.items()}
-    return plugins._hash_sources({path.name: path.read_bytes(), **named})
+    return sources._hash_sources({path.name: path.read_bytes(), **named})
 
 
 # ---- what counts ------------------------------------------------------------------------------
