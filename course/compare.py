@@ -161,6 +161,10 @@ def _show(comparison: "Comparison") -> None:
     if comparison.paired:
         line()
         _show_paired(comparison, comparison.paired)
+    elif comparison.baseline.summary and comparison.candidate.summary:
+        line()
+        line(("Not paired: the runs share no scored example in the same order", "bold"))
+        _show_rates(comparison, 0)
     line()
     for caveat in comparison.caveats:
         line(("caveat: ", "yellow"), console.printable(caveat))
@@ -170,18 +174,27 @@ def _show(comparison: "Comparison") -> None:
     line(display(comparison.candidate.folder))
 
 
+def _show_rates(comparison: "Comparison", pairs: int) -> None:
+    """Each run's own pass rate, and what it is over when that is not what was paired."""
+    from course.evaluation.eval_run import rate_text
+
+    for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
+        if side.summary:
+            run, m = side.summary.run, side.summary.metrics
+            over = f"  (over all of its {run.n_examples})" if run.n_examples != pairs else ""
+            rate = rate_text(m.pass_rate, m.pass_rate_low, m.pass_rate_high)
+            console.styled(f"  {name:<12} {rate}{over}")
+
+
 def _show_paired(comparison: "Comparison", paired: "Paired") -> None:
     from course.evaluation.decision import p_text
-    from course.evaluation.eval_run import detectable_text, rate_text
+    from course.evaluation.eval_run import detectable_text
 
     line = console.styled
     locked = not any(check.violates for check in comparison.checks)
     about = "" if locked else " (for information only: the room is not locked)"
     line((f"Paired over {paired.pairs} examples", "bold"), about)
-    for name, side in (("baseline", comparison.baseline), ("candidate", comparison.candidate)):
-        if side.summary:
-            m = side.summary.metrics
-            line(f"  {name:<12} {rate_text(m.pass_rate, m.pass_rate_low, m.pass_rate_high)}")
+    _show_rates(comparison, paired.pairs)
     same = paired.pairs - paired.gained - paired.lost
     line(
         f"  {'flips':<12} {paired.gained} gained, {paired.lost} lost, {same} unchanged"

@@ -18,15 +18,8 @@ from course.core.errors import BrokenSealError, DataError
 from course.core.paths import display
 from course.core.records import Manifest
 
-ARTIFACTS = {
-    "results.jsonl",
-    "summary.json",
-    "summary.md",
-    "completions.jsonl",
-    "selection_pack.jsonl",
-    "metrics.jsonl",
-    "rollouts.jsonl",
-}
+TRACES = {"results.jsonl", "summary.json", "summary.md", "metrics.jsonl"}
+"""Files that show that a folder was a run once, though its manifest is gone."""
 
 
 class Run(NamedTuple):
@@ -148,7 +141,7 @@ def _walk(folder: Path) -> set[str]:
         for base, folders, files in os.walk(folder, onerror=_refuse)
         for name in (*files, *(f for f in folders if (Path(base) / f).is_symlink()))
     }
-    if MANIFEST not in names and not names & ARTIFACTS:
+    if MANIFEST not in names and not names & TRACES:
         inside = sorted(e.name for e in folder.iterdir() if os.path.isfile(e / MANIFEST))[:5]
         hint = f" It holds these runs: {', '.join(inside)}." if inside else ""
         raise DataError(f"{shown} is not a run folder: it has no {MANIFEST}.{hint}")

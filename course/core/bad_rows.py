@@ -13,6 +13,7 @@ from course.core.records import Completion, Example, GoldenCase, Problem, Select
 
 BLANK = b" \t\r\n"  # what JSON calls whitespace; a form feed is not blank
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+GZIP_MARK = b"\x1f\x8b"
 T = TypeVar("T")
 
 TOO_DEEP = "this row is nested too deeply to be read."
@@ -119,6 +120,8 @@ def _has_lone_surrogate(text: str) -> bool:
 def _not_utf8(line: bytes) -> str:
     if line.startswith(UTF_16_MARKS):
         return "this file is UTF-16, and UTF-8 was expected: iconv -f utf-16 -t utf-8 OLD > NEW"
+    if line.startswith(GZIP_MARK) or b"\0" in line:
+        return "this file is compressed or binary, and JSON lines were expected; unpack it first."
     try:
         line.decode()
     except UnicodeDecodeError as error:

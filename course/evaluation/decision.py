@@ -233,4 +233,6 @@ def _resolution(paired: Paired | None, rules: Rules) -> list[str]:
 
 def p_text(p: float) -> str:
     """Write a p-value: three digits, or the power of ten it stays below."""
+    if p < 1e-300:
+        return "below 1e-300"
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

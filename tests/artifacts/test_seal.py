@@ -317,3 +317,11 @@ def test_a_run_of_an_older_version_keeps_its_seal(run: Path) -> None:
     assert seal_problems(run) == []
     path.write_bytes(path.read_bytes().replace(b"true", b"false"))
     assert seal_problems(run) != []
+
+
+def test_a_folder_of_data_is_no_broken_run(tmp_path: Path) -> None:
+    """Completions and packs lie in many folders; only what a run leaves behind tells of a run."""
+    for name in ("completions.jsonl", "selection_pack.jsonl", "dataset.jsonl"):
+        (tmp_path / name).write_text("{}\n", encoding="utf-8")
+    with pytest.raises(DataError, match="is not a run folder"):
+        inspect_seal(tmp_path)

@@ -203,3 +203,10 @@ def test_any_bytes_are_a_row_or_a_message(line, row_type):
     """Total: whatever stands in a line, the answer is a sentence or None, and never a raise."""
     text = problem(line, row_type)
     assert text is None or (text and len(text) < 1_000)
+
+
+@pytest.mark.parametrize("line", [b"\x1f\x8b\x08\x00abc", b"\x7fELF\x02\x00\xff\x00"])
+def test_a_packed_or_binary_file_is_called_that(line):
+    """Advice to convert it from Latin-1 would lead nowhere."""
+    problem = row_problem(msgspec.json.Decoder(Example), Example, line)
+    assert problem is not None and "compressed or binary" in problem

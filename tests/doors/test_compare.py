@@ -232,3 +232,17 @@ def test_hostile_names_in_a_sealed_run_stay_inert(door, run):
     done = door("compare", "--baseline", one, "--candidate", other)
     assert done.code == 1 and "\\x1b[2J[red]\\u202e" in done.out
     assert json.dumps("\x1b")[1:-1] not in done.out and "\x1b" not in done.out
+
+
+def test_runs_about_other_examples_show_both_rates_and_pair_nothing(door, run, jsonl, tmp_path):
+    """Declared on purpose, the rates stand side by side."""
+    one = run("one", 8)
+    examples = [{"id": f"x{k}", "prompt": "?", "expected_answer": k} for k in range(4)]
+    rows = [{"id": f"x{k}", "completion": "Final: 0"} for k in range(4)]
+    files = ("--dataset", jsonl("d2.jsonl", examples), "--completions", jsonl("c2.jsonl", rows))
+    assert door("eval", *files, "--outdir", tmp_path / "other").code == 0
+    argv = ("--baseline", one, "--candidate", tmp_path / "other", "--vary", "dataset")
+    done = door("compare", *argv)
+    assert done.code == 0 and "Not paired" in done.out and "COMPARED" in done.out
+    assert re.search(r"baseline +0\.400 .*over all of its 20", done.out)
+    assert re.search(r"candidate +0\.250 .*over all of its 4", done.out)

@@ -400,3 +400,11 @@ def test_a_built_in_scorer_declares_everything(name):
     scorer = load_scorer(name)
     assert (scorer.name, scorer.version, scorer.low, scorer.high) == (name, "1", 0.0, 1.0)
     assert "ok" in scorer.codes and not set(scorer.codes) & set(UNSCORED_CODES)
+
+
+@pytest.mark.parametrize("code", ["scorer_error", "missing_completion"])
+def test_a_code_that_means_unscored_cannot_be_given_with_a_reward(ask, code):
+    """Else a scored row would be counted among those that could not be measured."""
+    assert "a name kept for rows that are unscored" in unscored(
+        ask(returning(f'{{"code": "{code}"}}'))
+    )
