@@ -10,6 +10,7 @@ is registered under a name made from its path, so dataclasses and pickling insid
 
 import hashlib
 import importlib.util
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -185,4 +186,9 @@ def _import_failure(error: BaseException, path: Path | None, shown: str, what: s
         cure = how_to_install(error.name)
         if cure and not _exists(error.name.partition(".")[0]):
             return MachineError(f"{message}. {cure}")
+        if path and (path.parent / f"{error.name}.py").is_file():
+            folder = shlex.quote(display(path.parent))
+            message += (
+                f". {error.name}.py lies beside it; begin the command with PYTHONPATH={folder}"
+            )
     return PluginError(message)

@@ -400,3 +400,10 @@ def test_a_failed_import_leaves_no_module_behind(source):
     before = set(sys.modules)
     refusal(source("raise ValueError\n"))
     assert set(sys.modules) == before
+
+
+def test_a_helper_beside_the_file_that_python_does_not_find_is_pointed_at(source):
+    """The commonest reason of all why an import fails, and its cure."""
+    source("x = 1\n", "plugneighbour.py")
+    text = refusal(source("import plugneighbour\ndef score(e, c): ...\n"))
+    assert "plugneighbour.py lies beside it; begin the command with PYTHONPATH=" in text
