@@ -85,6 +85,7 @@ def check_run(folder: Path, plug: str | None, progress: Progress) -> Report:
         else:
             report, found = check_file(path, kind, progress=progress), []
         rows += report.rows
+        notes += report.notes
         problems += report.problems + found
     return Report(shown, f"{manifest.kind} run", rows, problems, notes)
 

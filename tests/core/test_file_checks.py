@@ -233,3 +233,16 @@ def test_checksums_that_cannot_be_read_are_a_problem(write):
     ((path, line, text, gate),) = report.problems
     assert (path, line, gate) == (report.path, None, False)
     assert text.startswith("not a readable list of checksums (")
+
+
+def test_a_long_file_s_later_rows_are_held_against_their_type_and_bad_ones_against_both(
+    write, monkeypatch
+):
+    """Speed costs no problem: the bad row in line 3 is reported whole, as in line 1."""
+    bad = '{"id":"","prompt":7,"expected_answer":"x"}'
+    whole = [text for _, text in found(write(bad))]
+    assert len(whole) == 3
+    monkeypatch.setattr("course.core.file_checks.BY_SCHEMA", 1)
+    report = check(write(f"{GOOD}\n" + GOOD.replace('"a"', '"b"') + f"\n{bad}"))
+    assert [(p.line, p.text) for p in report.problems] == [(3, text) for text in whole]
+    assert report.notes == ["by its schema: the first 1 rows and every bad one; by type: all"]
