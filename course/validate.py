@@ -85,8 +85,9 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def _check(path: Path, args: Namespace) -> list["Report"]:
+    from course.core.checksums import CHECKSUMS
     from course.core.errors import DataError
-    from course.core.file_checks import CHECKSUMS, Report, check_checksums, listed_files
+    from course.core.file_checks import Report, check_checksums, listed_files
     from course.core.paths import display
     from course.evaluation.rechecks import check_run
 

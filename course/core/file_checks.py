@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from course.core.bad_rows import BLANK, row_problem
-from course.core.checksums import CHECKSUMS as CHECKSUMS  # a folder with this file is a data folder
-from course.core.checksums import compare_checksums, data_files
+from course.core.checksums import CHECKSUMS, compare_checksums, data_files
 from course.core.errors import DataError
 from course.core.jsonl import BOM, open_file
 from course.core.paths import display
