@@ -161,9 +161,15 @@ def test_a_whole_surrogate_pair_is_a_character(write):
 @pytest.mark.parametrize("depth", [1_500, 100_000])
 @pytest.mark.parametrize("row_id", ['"a"', "3"])
 def test_deep_nesting_is_a_message(depth, row_id):
-    """A row of brackets must not end the command with a RecursionError."""
+    """A row of brackets must not end the command with a RecursionError.
+
+    How deep is too deep differs between Pythons: 3.13 still reads 1,500 brackets, and says what
+    else is wrong with the row.
+    """
     line = f'{{"id":{row_id},"metadata":{{"x":{"[" * depth}{"]" * depth}}}}}'
-    assert problem(line) == "this row is nested too deeply to be read."
+    too_deep, shallow = "this row is nested too deeply to be read.", ("no 'prompt'", "'id' is 3")
+    said = problem(line)
+    assert said == too_deep or (depth == 1_500 and any(words in said for words in shallow))
 
 
 @pytest.mark.parametrize(
