@@ -232,6 +232,7 @@ def test_kl_est_is_the_difference_of_the_logprobs(evaluated):
         None,
         SamplingSettings(temperature=0.7, top_p=1.0),
         SamplingSettings(temperature=1.0, top_p=0.9),
+        SamplingSettings(temperature=1.0, top_p=1.0, greedy=True),
         SamplingSettings(temperature=1.0),
         SamplingSettings(top_p=1.0),
     ],
