@@ -71,12 +71,12 @@ class _Written(msgspec.Struct):
 
 
 def names_of_run(folder: Path) -> set[str] | None:
-    """List the top names of what a run put into its folder; None when the folder is no run.
+    """List the files that a run put into its folder; None when the folder is no run.
 
     The seal is not checked: this tells a run that may be replaced from a folder of the user's own.
     """
     written = _written(folder)
-    return {MANIFEST, *(name.split("/")[0] for name in written.outputs)} if written else None
+    return {MANIFEST, *written.outputs} if written else None
 
 
 def kind_of_run(folder: Path) -> str | None:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from course.artifacts.disk import files_below, is_plain_name
 from course.artifacts.manifest import MANIFEST, manifest_json, seal_of
-from course.artifacts.run_folder import DESKTOP_LITTER, PARTIAL, PREVIOUS
+from course.artifacts.place import DESKTOP_LITTER
+from course.artifacts.run_folder import PARTIAL, PREVIOUS
 from course.core.digests import sha256_file
 from course.core.errors import BrokenSealError, DataError
 from course.core.paths import display
@@ -55,7 +57,7 @@ def inspect_seal(folder: Path) -> tuple[Manifest | None, list[str]]:
     names = _names_in(folder)
     if MANIFEST not in names:
         return None, [f"{MANIFEST} is missing, so nothing vouches for this folder"]
-    manifest, problems = read_manifest(folder)
+    manifest, problems = read_manifest(folder / MANIFEST)
     if manifest is None:
         return None, problems
     for name, output in sorted(manifest.outputs.items()):
@@ -70,24 +72,24 @@ def inspect_seal(folder: Path) -> tuple[Manifest | None, list[str]]:
     return manifest, problems
 
 
-def read_manifest(folder: Path) -> tuple[Manifest | None, list[str]]:
-    """Read a folder's manifest and check its own seal, without looking at the other files.
+def read_manifest(path: Path) -> tuple[Manifest | None, list[str]]:
+    """Read a manifest and check its own seal, without looking at the files it speaks of.
 
     Returns: the manifest, or None when it cannot be read, and what is wrong with it.
     """
-    path = folder / MANIFEST
+    name = path.name
     try:
         if not _is_plain_file(path):
-            return None, [f"{MANIFEST} is not the plain file that was sealed"]
+            return None, [f"{name} is not the plain file that was sealed"]
         data = path.read_bytes()
         written = msgspec.json.decode(data, type=dict[str, Any])
         manifest = msgspec.convert(written, Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
-        return None, [f"{MANIFEST} cannot be read: {error}"]
+        return None, [f"{name} cannot be read: {error}"]
     if seal_of(written) != manifest.seal:
-        return manifest, [f"{MANIFEST} was edited: its seal does not match its content"]
+        return manifest, [f"{name} was edited: its seal does not match its content"]
     if manifest_json(written) != data:
-        return manifest, [f"{MANIFEST} was edited: its bytes are not those that were sealed"]
+        return manifest, [f"{name} was edited: its bytes are not those that were sealed"]
     return manifest, []
 
 
@@ -98,9 +100,9 @@ def _is_plain_file(path: Path) -> bool:
 def _output_problem(folder: Path, name: str, size: int, sha256: str) -> str | None:
     path = folder / name
     try:
-        inside = Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder))
-        if not inside or path.name in ("", ".."):
-            return f"{name} lies outside the run folder"
+        above = Path(os.path.realpath(folder)) / Path(name).parent
+        if not is_plain_name(name) or os.path.realpath(path.parent) != str(above):
+            return f"{name} is no plain name of a file in the run folder"
         if not os.path.lexists(path):
             return f"{name} is missing"
         if not _is_plain_file(path):
@@ -136,18 +138,9 @@ def _walk(folder: Path) -> set[str]:
         raise DataError(f"{shown} is a file; a run folder was expected.")
     if folder.resolve().name.endswith(PARTIAL):
         raise DataError(f"{shown} was never finished: it is what a stopped command left behind.")
-    names = {
-        (Path(base) / name).relative_to(folder).as_posix()
-        for base, folders, files in os.walk(folder, onerror=_refuse)
-        for name in (*files, *(f for f in folders if (Path(base) / f).is_symlink()))
-    }
+    names = files_below(folder)
     if MANIFEST not in names and not names & TRACES:
         inside = sorted(e.name for e in folder.iterdir() if os.path.isfile(e / MANIFEST))[:5]
         hint = f" It holds these runs: {', '.join(inside)}." if inside else ""
         raise DataError(f"{shown} is not a run folder: it has no {MANIFEST}.{hint}")
     return names
-
-
-def _refuse(error: OSError) -> None:
-    """What cannot be listed cannot be vouched for."""
-    raise error

@@ -6,6 +6,7 @@ stdout is the answer, stderr is commentary. Nothing here knows what a command do
 import os
 import shutil
 import sys
+import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | 
             sys.stdout.flush()
     except CourseError as error:
         say(f"error: {error}")
+        for note in _notes(error):
+            say(f"note: {note}")
         return error.exit_code
     except ModuleNotFoundError as error:
         cure = how_to_install(error.name or "")
@@ -59,12 +62,18 @@ def run_door(body: Callable[[Sequence[str] | None], int], argv: Sequence[str] | 
             raise
         say(f"error: {error.filename}: {error.strerror}.")
         return CourseError.exit_code
-    except KeyboardInterrupt:
-        say("interrupted; nothing unfinished was left behind")
+    except KeyboardInterrupt as stop:
+        kept = " ".join(_notes(stop)) or "nothing unfinished was left behind"
+        say(f"interrupted; {kept}")
         return INTERRUPTED
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2
     return code
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What was added to an error on its way, such as what is kept of an unfinished run."""
+    return getattr(error, "__notes__", [])
 
 
 def styled(*parts: str | tuple[str, str]) -> None:
@@ -186,13 +195,16 @@ def bar(share: float, width: int = 24) -> str:
 
 
 @contextmanager
-def progress(label: str, total: int, *, quiet_below: int = 0) -> Iterator[Callable[[int], None]]:
+def progress(
+    label: str, total: int, *, quiet_below: int = 0, unit: str = ""
+) -> Iterator[Callable[[int], None]]:
     """Show progress on stderr while a long piece of work runs; stay quiet in a pipe.
 
     Args:
         label: what is being done.
         total: how many units there are.
         quiet_below: work of fewer units is over too soon to be shown.
+        unit: what is counted; then its rate is shown too, as in ``850 completions/s``.
 
     Yields: a function to call with how many units of ``total`` are done by now.
     """
@@ -208,7 +220,18 @@ def progress(label: str, total: int, *, quiet_below: int = 0) -> Iterator[Callab
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    remaining = TimeRemainingColumn(elapsed_when_finished=True)
+    with Progress(*columns, remaining, console=Console(stderr=True), transient=True) as display:
         task = display.add_task(label, total=total)
-        yield lambda done: display.update(task, completed=done)
+        began: list[float] = []  # the first call's time and count: a resumed run does not count
+
+        def show(done: int) -> None:
+            if unit and not began:
+                began.extend((time.perf_counter(), done))
+            elif unit and done > began[1]:
+                rate = (done - began[1]) / max(time.perf_counter() - began[0], 1e-9)
+                display.update(task, description=f"{label}  {rate:,.3g} {unit}/s")
+            display.update(task, completed=done)
+
+        yield show

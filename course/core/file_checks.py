@@ -147,6 +147,7 @@ def _kind_by_keys(keys: set[str]) -> str | None:
     rules = (
         ("seal", "manifest"),
         ("outcomes", "eval_summary"),
+        ("finish_reasons", "sample_summary"),
         ("temperature", "sampling"),
         ("selected", "selection_results"),
         ("samples", "selection_pack"),

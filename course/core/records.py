@@ -20,7 +20,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 DecimalString = Annotated[str, Meta(pattern=CANONICAL_INTEGER)]
 Digest = Annotated[str, Meta(pattern=SHA256)]
 Answer = Int64 | DecimalString
-RunKind = Literal["eval", "selection", "sample", "train"]
+RunKind = Literal["eval", "selection", "sample", "pretrain", "train"]
 
 
 # ---- rows that come in ---------------------------------------------------------------------
@@ -198,6 +198,39 @@ class EvalSummary(Struct, frozen=True):
     metrics: EvalMetrics
     outcomes: dict[str, int]
     """Rows per outcome code, commonest first."""
+
+
+class SampleFacts(Struct, frozen=True):
+    """What was sampled, and how much of it."""
+
+    kind: RunKind
+    name: str
+    policy: str
+    n_examples: Count
+    n_completions: Count
+    n_missing: Count
+    """Completions that the policy was asked for and did not give."""
+    n_truncated: Count
+    """Completions that the token limit cut."""
+
+
+class SampleMetrics(Struct, frozen=True):
+    """The numbers of a sample run; null where the policy does not tell."""
+
+    mean_num_tokens: float | None
+    mean_sum_logprob: float | None
+    distinct_share: Share | None
+    """Mean over examples of the share of its completions that differ from each other."""
+
+
+class SampleSummary(Struct, frozen=True):
+    """``summary.json`` of a sample run."""
+
+    schema_version: Literal[1]
+    run: SampleFacts
+    metrics: SampleMetrics
+    finish_reasons: dict[str, int]
+    """Completions per finish reason, commonest first."""
 
 
 # ---- manifest.json -------------------------------------------------------------------------

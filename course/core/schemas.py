@@ -19,6 +19,7 @@ from course.core.records import (
     Example,
     GoldenCase,
     Manifest,
+    SampleSummary,
     SamplingSettings,
     SelectionPack,
     SelectionRow,
@@ -43,6 +44,7 @@ ROWS: dict[str, type] = {
 OBJECTS: dict[str, type] = {
     "eval_summary": EvalSummary,
     "manifest": Manifest,
+    "sample_summary": SampleSummary,
     "sampling": SamplingSettings,
 }
 """Kinds of JSON files that hold one object."""

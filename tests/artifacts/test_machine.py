@@ -141,6 +141,51 @@ def test_a_full_disk_never_costs_the_earlier_run(tmp_path: Path):
     assert len(codes) == 36 and set(codes) == {"0", "3"}
 
 
+FULL_DISK_TWICE = """
+import os, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from stop_and_resume import contents, write_run
+from course.core.errors import MachineError
+
+disk, plan = Path(sys.argv[2]), {"steps": 6, "rows": 100, "size": 8000}
+write_run(disk / "whole", **plan)
+whole = contents(disk / "whole")
+LIMITS = [f"size={4 * n}k" for n in range(3, 45, 2)] + [f"nr_inodes={n}" for n in range(4, 18)]
+for limit in LIMITS:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", limit, "none", disk], check=True)
+    run, reached = disk / "run", []
+    try:
+        write_run(run, **plan, tell=reached.append)
+        print("finished")
+    except MachineError as error:
+        kept = (disk / "run.partial").exists()
+        assert kept == any(reached), limit
+        assert kept == ("run.partial keeps what was done" in str(error)), error
+        assert kept != ("Nothing was left behind" in str(error)), error
+        assert sorted(os.listdir(disk)) == ["run.partial", "run.partial.resume"] * kept
+        subprocess.run(["mount", "-o", "remount,size=1m,nr_inodes=100", disk], check=True)
+        again = []
+        write_run(run, **plan, resume=True, tell=again.append)
+        assert again[0] == max([0, *reached]), limit
+        print("continued" if kept else "begun anew")
+    assert contents(run) == whole and os.listdir(disk) == ["run"], limit
+    subprocess.run(["umount", disk], check=True)
+"""
+
+
+@needs_mounts
+def test_a_run_that_filled_the_disk_goes_on_when_there_is_room(tmp_path: Path):
+    """35 disks, full at another step each: no commit is lost, and the words say what is kept."""
+    command = [sys.executable, "-c", FULL_DISK_TWICE, str(HERE), str(tmp_path)]
+    done = subprocess.run(
+        [*(private_mounts() or []), *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    ends = Counter(done.stdout.split("\n"))
+    assert ends["continued"] >= 10 and ends["begun anew"] >= 3 and ends["finished"] >= 3
+
+
 def write_inputs(folder: Path, rows: int) -> list[str]:
     """Write a dataset and its completions; say them as flags."""
     dataset, completions = folder / "d.jsonl", folder / "c.jsonl"

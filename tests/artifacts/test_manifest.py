@@ -23,6 +23,7 @@ from course.artifacts.manifest import (
     new_run_id,
     seal_of,
 )
+from course.artifacts.run_folder import RunFolder
 from course.core.records import Manifest, OutputFile
 
 WriteRun = Callable[..., Path]
@@ -205,3 +206,13 @@ def test_a_run_with_a_broken_seal_is_still_a_run(tmp_path: Path, write_run: Writ
     path = run / "manifest.json"
     path.write_text(path.read_text().replace('"eval"', '"kind of a later course"'))
     assert names_of_run(run) == {"manifest.json", "results.jsonl", "summary.json"}
+
+
+def test_the_files_of_a_run_are_named_with_their_folders(
+    tmp_path: Path, build_manifest: BuildManifest
+):
+    """So that what somebody put beside a checkpoint is told from the checkpoint."""
+    with RunFolder(tmp_path / "run") as folder:
+        folder.write("checkpoints/1.bin", b"one")
+        folder.publish(build_manifest)
+    assert names_of_run(tmp_path / "run") == {"manifest.json", "checkpoints/1.bin"}

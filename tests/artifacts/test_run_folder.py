@@ -196,6 +196,28 @@ def test_what_was_put_into_a_run_is_not_overwritten(
     assert seal_problems(run) == []
 
 
+def test_what_was_put_into_a_subfolder_of_a_run_is_not_overwritten(
+    tmp_path: Path, build_manifest: Callable[..., object], contents: Contents
+):
+    """A run's own files there are replaced with it; notes among them are somebody's."""
+
+    def write(data: bytes) -> None:
+        with RunFolder(tmp_path / "run", overwrite=True) as run:
+            run.write("checkpoints/1.bin", data)
+            run.publish(build_manifest)  # type: ignore[arg-type]
+
+    write(b"old")
+    notes = tmp_path / "run" / "checkpoints" / "notes.md"
+    notes.write_text("what I learned")
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match=r"besides its run it holds checkpoints/notes\.md"):
+        write(b"new")
+    assert contents(tmp_path) == before
+    notes.rename(notes.with_name("Thumbs.db"))
+    write(b"new")
+    assert contents(tmp_path / "run")["checkpoints/1.bin"] == b"new"
+
+
 def test_a_run_inside_a_run_is_refused(tmp_path: Path, write_run: WriteRun, contents: Contents):
     """A file more would break the outer run's seal."""
     run = write_run(tmp_path / "run")
@@ -233,7 +255,10 @@ def test_a_symbolic_link_is_refused_at_once(tmp_path: Path, write_run: WriteRun,
     assert seal_problems(tmp_path / "elsewhere") == []
 
 
-@pytest.mark.parametrize("name", ["/", "run.partial", "run.partial.lock", "run.partial.previous"])
+@pytest.mark.parametrize(
+    "name",
+    ["/", "run.partial", "run.partial.lock", "run.partial.previous", "run.partial.resume"],
+)
 def test_a_name_that_could_never_be_opened_is_refused(tmp_path: Path, name: str):
     """A finished run must not look like an unfinished one."""
     with pytest.raises(UsageError, match="cannot be a run folder's name"):

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from course.artifacts.manifest import manifest_bytes, manifest_json, seal_of
-from course.artifacts.seal import DESKTOP_LITTER, inspect_seal, open_run, seal_problems
+from course.artifacts.place import DESKTOP_LITTER
+from course.artifacts.run_folder import RunFolder
+from course.artifacts.seal import inspect_seal, open_run, seal_problems
 from course.core.errors import BrokenSealError, DataError
 from course.core.records import Manifest
 
@@ -226,6 +228,70 @@ def test_a_sealed_name_outside_the_folder_is_refused(run: Path, name: str):
     problems = seal_problems(run)
     assert any(problem.startswith(name) for problem in problems)
     assert not any("manifest.json" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["./results.jsonl", "sub/../results.jsonl", "sub//x", "here/results.jsonl", "results.jsonl/"],
+)
+def test_a_sealed_file_has_one_name(run: Path, name: str):
+    """A second way to write it, or a link inside the folder, could be led elsewhere any day."""
+    (run / "sub").mkdir()
+    (run / "sub" / "x").write_bytes(b"{}\n")
+    (run / "here").symlink_to(".")
+    manifest, _ = inspect_seal(run)
+    assert manifest
+    outputs = {**manifest.outputs, name: manifest.outputs["results.jsonl"]}
+    data, _ = manifest_bytes(msgspec.structs.replace(manifest, outputs=outputs))
+    (run / "manifest.json").write_bytes(data)
+    assert f"{name} is no plain name of a file in the run folder" in seal_problems(run)
+
+
+# ---- files in subfolders -------------------------------------------------------------------
+
+
+@pytest.fixture
+def deep(tmp_path: Path, build_manifest: Callable[..., Manifest]) -> Path:
+    """A sealed run with checkpoints."""
+    with RunFolder(tmp_path / "deep") as folder:
+        folder.write("metrics.jsonl", b"{}\n")
+        folder.write("checkpoints/1.bin", b"one")
+        folder.write("checkpoints/last/2.bin", b"two")
+        folder.publish(build_manifest)
+    return tmp_path / "deep"
+
+
+def test_a_run_with_subfolders_opens(deep: Path):
+    """Their files are sealed by relative name, with slashes."""
+    names = ["checkpoints/1.bin", "checkpoints/last/2.bin", "metrics.jsonl"]
+    assert list(open_run(deep).manifest.outputs) == names
+
+
+def test_any_change_in_a_subfolder_breaks_the_seal(deep: Path):
+    """Changed, removed, added, swapped."""
+    one, two = deep / "checkpoints" / "1.bin", deep / "checkpoints" / "last" / "2.bin"
+    one.write_bytes(b"One")
+    assert seal_problems(deep) == ["checkpoints/1.bin changed: same size, other content"]
+    one.unlink()
+    assert seal_problems(deep) == ["checkpoints/1.bin is missing"]
+    two.rename(one)
+    assert_broken(deep, "checkpoints/1.bin changed")
+    assert_broken(deep, "checkpoints/last/2.bin is missing")
+    one.rename(two)
+    one.write_bytes(b"one")
+    assert seal_problems(deep) == []
+    (deep / "checkpoints" / "3.bin").write_bytes(b"")
+    assert_broken(deep, "checkpoints/3.bin was added")
+
+
+@pytest.mark.parametrize("where", ["outside", "inside"])
+def test_a_subfolder_behind_a_link_breaks_the_seal(deep: Path, where: str):
+    """Its files are what was sealed today; tomorrow the link may lead to others."""
+    target = deep.parent / "moved" if where == "outside" else deep / "moved"
+    (deep / "checkpoints").rename(target)
+    (deep / "checkpoints").symlink_to(target)
+    assert_broken(deep, "checkpoints/1.bin is no plain name")
+    assert_broken(deep, "checkpoints was added")
 
 
 # ---- what the seal allows ------------------------------------------------------------------

@@ -143,6 +143,22 @@ def test_ctrl_c_is_130_and_one_line(capsys):
     assert capsys.readouterr().err == "interrupted; nothing unfinished was left behind\n"
 
 
+def test_what_was_added_to_an_error_is_said_too(capsys):
+    """As a run folder adds what it keeps of an unfinished run: after the error, in its own line."""
+    error = DataError("no")
+    error.add_note("run.partial keeps\x1b what was done.")
+    assert run_door(raising(error)) == 2
+    assert capsys.readouterr().err == "error: no\nnote: run.partial keeps\\x1b what was done.\n"
+
+
+def test_ctrl_c_says_what_is_kept(capsys):
+    """Then it is not true that nothing was left behind."""
+    stop = KeyboardInterrupt()
+    stop.add_note("run.partial keeps what was done.")
+    assert run_door(raising(stop)) == 130
+    assert capsys.readouterr().err == "interrupted; run.partial keeps what was done.\n"
+
+
 def test_bad_usage_is_2_and_help_is_0(capsys):
     """argparse's own codes, returned instead of raised."""
 

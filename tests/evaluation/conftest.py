@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from course.artifacts.manifest import UNSEALED
-from course.artifacts.run_folder import OutputStream, RunFolder
+from course.artifacts.output import OutputStream
+from course.artifacts.run_folder import RunFolder
 from course.core.records import Command, Manifest, OutputFile, RunKind, SamplingSettings
 from course.evaluation.eval_run import Origin, write_eval_run
 from course.evaluation.evaluate import Evaluation, Request, evaluate

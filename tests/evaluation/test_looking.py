@@ -139,10 +139,11 @@ def test_a_sample_run_shows_its_texts_unscored(sealed_run, file, rows):
     ]
 
 
-def test_a_run_without_completions_is_refused_by_its_kind(sealed_run):
+@pytest.mark.parametrize("kind", ["pretrain", "train"])
+def test_a_run_without_completions_is_refused_by_its_kind(sealed_run, kind):
     """A training run that kept no completions has nothing to show here."""
-    folder = sealed_run("run", "train", {"metrics.jsonl": b'{"step":1}\n'})
-    with pytest.raises(UsageError, match="is a train run without completions"):
+    folder = sealed_run("run", kind, {"metrics.jsonl": b'{"step":1}\n'})
+    with pytest.raises(UsageError, match=f"is a {kind} run without completions"):
         look(open_run(folder), Filter(), top_k=5, show=5)
 
 

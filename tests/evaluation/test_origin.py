@@ -28,6 +28,33 @@ def test_completions_in_a_sample_run_bring_sampling_and_policy(sample):
     assert origin_of(sample / "completions.jsonl") == expected
 
 
+def beside(sample, folder, rows=ROWS):
+    """A sample run's rows and its manifest, taken out under another name."""
+    (folder / "frozen.jsonl").write_bytes(rows)
+    (folder / "frozen.manifest.json").write_bytes((sample / "manifest.json").read_bytes())
+    return folder / "frozen.jsonl"
+
+
+def test_a_manifest_beside_a_file_speaks_for_it(sample, tmp_path):
+    """Frozen files keep what is known of them without their run folder."""
+    assert origin_of(beside(sample, tmp_path)) == origin_of(sample / "completions.jsonl")
+
+
+def test_a_manifest_beside_a_changed_file_is_refused(sample, tmp_path):
+    """Else an edited frozen file would pass for what the policy wrote."""
+    with pytest.raises(BrokenSealError, match=r"frozen\.jsonl is not what the run sealed"):
+        origin_of(beside(sample, tmp_path, ROWS.replace(b"1", b"2")))
+
+
+def test_an_edited_manifest_beside_a_file_is_refused(sample, tmp_path):
+    """Its seal covers the sampling block wherever it stands."""
+    file = beside(sample, tmp_path)
+    path = tmp_path / "frozen.manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"temperature": 0.5', b'"temperature": 0.7'))
+    with pytest.raises(BrokenSealError, match=r"frozen\.manifest\.json was edited"):
+        origin_of(file)
+
+
 def test_a_link_into_a_sample_run_has_the_same_origin(sample, tmp_path):
     """Unknown would be a caveat where there is a violation."""
     (tmp_path / "link.jsonl").symlink_to(sample / "completions.jsonl")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.artifacts.run_folder import OutputStream
+from course.artifacts.output import OutputStream
 from course.core.errors import DataError
 from course.core.jsonl import JsonlReader
 from course.core.records import Completion, Example

@@ -163,12 +163,16 @@ def test_an_input_that_changed_since_is_a_note(eval_run, tmp_path):
     assert len(report.notes) == 1 and "dataset.jsonl, has changed since" in report.notes[0]
 
 
-def test_a_run_of_another_kind_is_checked_by_its_seal(sealed_run):
-    """A training run's files are bytes here."""
-    run = sealed_run("run", "train", {"metrics.jsonl": b'{"step":1}\n'})
+@pytest.mark.parametrize("kind", ["pretrain", "train"])
+def test_a_run_of_another_kind_is_checked_by_its_seal(sealed_run, kind):
+    """A training run's files are bytes here, those in its subfolders too."""
+    files = {"metrics.jsonl": b'{"step":1}\n', "checkpoints/1.bin": b"weights"}
+    run = sealed_run("run", kind, files)
     assert check_run(run, None, quiet).problems == []
-    (run / "extra.txt").write_text("x")
-    assert "extra.txt was added" in texts(check_run(run, None, quiet))[0]
+    (run / "checkpoints" / "extra.txt").write_text("x")
+    assert "checkpoints/extra.txt was added" in texts(check_run(run, None, quiet))[0]
+    (run / "checkpoints" / "1.bin").write_bytes(b"Weights")
+    assert "checkpoints/1.bin changed" in texts(check_run(run, None, quiet))[0]
 
 
 @pytest.mark.parametrize(
