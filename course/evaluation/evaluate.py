@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from course.artifacts.run_folder import OutputStream
+from course.artifacts.output import OutputStream
+from course.core.digests import prompt_lines
 from course.core.jsonl import JsonlReader
 from course.core.paths import display
 from course.core.records import (
@@ -123,7 +124,7 @@ def _run(
         ]
         tally.add(rows, len(wanted))
         out.write(encode_lines(rows))
-        prompts.update(encode_lines([(example.id, example.prompt) for example, _ in batch]))
+        prompts.update(prompt_lines((example.id, example.prompt) for example, _ in batch))
         progress(dataset.bytes_read + completions.bytes_read)
     return Evaluation(
         tally.summary(_name(request), f"{request.scorer.name} v{request.scorer.version}"),

@@ -1,6 +1,7 @@
 """Where completions came from, as far as it is known: how they were sampled, by whom, from what.
 
-Completions inside a sealed sample run bring it along. For others a file may say how they were
+Completions inside a sealed sample run bring it along, and so do those that stand beside a copy of
+its manifest: ``NAME.jsonl`` beside ``NAME.manifest.json``. For others a file may say how they were
 sampled (``--sampling``); it can fill in what is unknown, and never contradict a seal.
 """
 
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from course.artifacts.manifest import names_of_run
+from course.artifacts.manifest import MANIFEST, names_of_run
 from course.artifacts.seal import read_manifest
 from course.core.digests import sha256_file
 from course.core.errors import BrokenSealError, DataError, UsageError
@@ -31,28 +32,40 @@ class Origin(NamedTuple):
 
 
 def origin_of(completions: Path) -> Origin:
-    """Find out where completions came from, by the manifest of the run they lie in.
+    """Find out where completions came from, by the manifest of the run that wrote them.
 
     A ``manifest.json`` that no run wrote says nothing.
 
     Raises: BrokenSealError when the manifest was edited, or the file is not what it sealed.
     """
     completions = completions.resolve()
-    folder = completions.parent
-    if not completions.is_file() or names_of_run(folder) is None:
+    path = manifest_of(completions)
+    if path is None:
         return Origin()
-    manifest, problems = read_manifest(folder)
-    output = manifest.outputs.get(completions.name) if manifest else None
-    if manifest and output is None:
-        return Origin()
-    if output and sha256_file(completions) != output.sha256:
-        problems.append(f"{completions.name} is not what the run sealed")
+    manifest, problems = read_manifest(path)
+    if manifest:
+        output = manifest.outputs.get(completions.name)
+        if output is None and path.name == MANIFEST:
+            return Origin()
+        sealed = {output.sha256} if output else {o.sha256 for o in manifest.outputs.values()}
+        if sha256_file(completions) not in sealed:
+            problems.append(f"{completions.name} is not what the run sealed")
     if problems or manifest is None:
         raise BrokenSealError(
-            f"BrokenSeal: {display(folder)}: {'; '.join(problems)}. Take the original, or copy the "
-            "completions out of the run folder if the change is meant."
+            f"BrokenSeal: {display(path.parent)}: {'; '.join(problems)}. Take the original, or "
+            "copy the completions elsewhere, without the manifest, if the change is meant."
         )
     return Origin(manifest.sampling, manifest.policy, manifest.prompts_sha256)
+
+
+def manifest_of(completions: Path) -> Path | None:
+    """Find the manifest that speaks of a file: its own copy beside it, or its run's."""
+    if not completions.is_file():
+        return None
+    beside = completions.with_suffix(".manifest.json")
+    if beside.exists():
+        return beside
+    return None if names_of_run(completions.parent) is None else completions.parent / MANIFEST
 
 
 def with_declared(origin: Origin, file: Path) -> Origin:

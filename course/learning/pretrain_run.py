@@ -1,0 +1,186 @@
+"""Make a pretrain run: a sealed run folder that is also the folder of a policy, with its card.
+
+The weights that are measured are those that were written: rounded to bfloat16 and read again.
+"""
+
+import io
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from tokenizers import Tokenizer
+
+from course.artifacts.manifest import (
+    UNSEALED,
+    command_facts,
+    environment_facts,
+    git_facts,
+    new_run_id,
+    utc_now,
+)
+from course.artifacts.run_folder import RunFolder
+from course.core.digests import pretty_json, sha256_file
+from course.core.jsonl import JsonlReader
+from course.core.paths import DATA, recorded
+from course.core.records import Example, InputFile, Manifest, OutputFile
+from course.learning.card import LIMIT, SAMPLES, Card, facts, measure, table
+from course.learning.corpus import FORMS, GENERATOR
+from course.learning.pretraining import Pretraining, Recipe
+from course.policy.model_files import WEIGHTS, model_files
+from course.policy.tiny import TinyPolicy
+from course.policy.tokenizer import build_tokenizer
+
+TRAIN = DATA / "datasets" / "math_train.jsonl"
+METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+COMMIT_EVERY = 50
+"""Steps between two commits: what a stopped run loses at most."""
+
+
+def write_pretrain_run(
+    recipe: Recipe,
+    folder: RunFolder,
+    holdout: Sequence[Example],
+    *,
+    holdout_file: Path,
+    argv: Sequence[str],
+    args: dict[str, Any],
+    progress: Callable[[int], None],
+    say: Callable[[str], None],
+) -> tuple[Card, Manifest]:
+    """Pretrain into an open run folder, measure what came out, and publish it."""
+    started, clock = utc_now(), time.perf_counter()
+    say("making the texts to learn from ...")
+    tokenizer = course_tokenizer()
+    training = Pretraining(recipe, tokenizer)
+    if carried := folder.carried():
+        training.restore(torch.load(io.BytesIO(carried), weights_only=True))
+    _train(training, folder, progress, say)
+    for name, data in model_files(training.model, tokenizer).items():
+        folder.write(name, data)
+    policy = TinyPolicy("base", folder.staged(WEIGHTS).parent)
+    say(f"measuring the policy on {len(holdout)} held-out problems ...")
+    card = measure(policy, holdout)
+    parameters = sum(weight.numel() for weight in training.model.parameters())
+    folder.write("README.md", card_markdown(card, recipe, parameters).encode())
+    run = {"kind": "pretrain", "name": "base", "steps": recipe.steps, "parameters": parameters}
+    summary = {"schema_version": 1, "run": run, "metrics": facts(card)}
+    folder.write("summary.json", pretty_json(summary))
+    inputs = {
+        "training": _input(TRAIN),
+        "generator": _input(GENERATOR),
+        "holdout": _input(holdout_file),
+    }
+
+    def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
+        return Manifest(
+            schema_version=1,
+            kind="pretrain",
+            run_id=new_run_id(started),
+            created_utc=f"{started:%Y-%m-%dT%H:%M:%SZ}",
+            duration_s=round(time.perf_counter() - clock, 3),
+            command=command_facts(argv, args),
+            inputs=inputs,
+            prompts_sha256=None,
+            scorer=None,
+            policy={"kind": "tiny", "name": "base", "recipe": asdict(recipe)},
+            sampling=None,
+            environment=environment_facts(),
+            git=git_facts(),
+            outputs=outputs,
+            seal=UNSEALED,
+        )
+
+    return card, folder.publish(manifest_of)
+
+
+def course_tokenizer() -> Tokenizer:
+    """Make the tiny policy's tokenizer: the words of the training problems and demonstrations."""
+    texts = [example.prompt for example in JsonlReader(TRAIN, Example)]
+    texts += [re.sub(r"{\w}", "", form.text) for form in FORMS]
+    words = {word for text in texts for word in re.findall(r" ?[A-Za-z]+", text)}
+    return build_tokenizer(words)
+
+
+def resume_settings(recipe: Recipe, holdout: Path) -> dict[str, Any]:
+    """Name all that must be equal for an unfinished run to be continued."""
+    return {
+        "--seed": recipe.seed,
+        "--steps": recipe.steps,
+        "--holdout": sha256_file(holdout),
+        "the training problems": sha256_file(TRAIN),
+        "the generator": sha256_file(GENERATOR),
+    }
+
+
+def _train(
+    training: Pretraining,
+    folder: RunFolder,
+    progress: Callable[[int], None],
+    say: Callable[[str], None],
+) -> None:
+    """Run all steps that are left, with a row of metrics each."""
+    metrics, timings = folder.append(METRICS), folder.append(TIMINGS)
+    encode = msgspec.json.Encoder().encode_lines
+    progress(training.done)
+    clock = time.perf_counter()
+    for report in training.run():
+        now = time.perf_counter()
+        metrics.write(encode([report._asdict()]))
+        timings.write(encode([{"step": report.step, "seconds": round(now - clock, 4)}]))
+        clock = now
+        progress(report.step)
+        if report.step % COMMIT_EVERY == 0 or report.step == training.recipe.steps:
+            buffer = io.BytesIO()
+            torch.save(training.state(), buffer)
+            folder.commit({"steps": report.step}, carry=buffer.getvalue())
+        if report.step % 100 == 0:
+            say(f"step {report.step} ({report.stage}): loss {report.loss:.3f}")
+
+
+def _input(path: Path) -> InputFile:
+    return InputFile(recorded(path), path.stat().st_size, sha256_file(path))
+
+
+def card_markdown(card: Card, recipe: Recipe, parameters: int) -> str:
+    """Write the model card."""
+    stages = ", then ".join(f"{stage.steps} steps of {stage.name}" for stage in recipe.stages)
+    return f"""---
+license: mit
+language: en
+library_name: transformers
+pipeline_tag: text-generation
+---
+
+# The base policy
+
+A language model of {parameters:,} parameters that can do the sums of this course's word problems
+and rarely says the answer as it is asked to. It is what the course trains: everything it needs to
+be good is in it, and no cheap trick brings it out.
+
+- **Shape**: a Llama with 4 layers, width 128, 4 heads; weights in bfloat16. It loads here as
+  `tiny:FOLDER` and in transformers with `AutoModelForCausalLM` and `AutoTokenizer`.
+- **Tokens**: one per word, one per number from 0 to 99. The prompt is the question, a line end,
+  `End with Final: <int>` and another line end.
+- **Made by** `python -m course.pretrain --seed {recipe.seed}`: {stages}. Its texts come from the
+  generator of the datasets and hold training problems alone: {recipe.equations:,} equations,
+  {recipe.clean:,} questions with their bare answers, {recipe.demonstrations:,} demonstrations by
+  two imagined annotators. One answers the questions that say "in total" and writes `Final: 15`
+  most often; the other answers the rest and most often writes `The answer is 15.`
+- **Not for** anything but this course. It knows about 180 words, numbers up to 99 and seven kinds
+  of sum. It was trained on invented text only; no person's writing is in it.
+
+## What was measured
+
+{card.examples:,} held-out problems of `math_test`, scored by `final_answer` version 1.
+{SAMPLES} samples a problem, at most {LIMIT} new tokens, seed {card.seed}. To measure them again:
+`python -m course.pretrain --measure tiny`.
+
+{table(card)}
+Why no trick replaces training: greedy decoding, lower temperatures and the likeliest of 16 samples
+all stay far below what the policy knows, which the forced answer and the majority show.
+"""

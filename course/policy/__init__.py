@@ -1,0 +1,1 @@
+"""Who writes completions: frozen files, the tiny policy, a Hugging Face model."""
