@@ -35,9 +35,7 @@ sys.path.insert(0, str(ROOT))  # `course` is found whether or not it is installe
 DEV = ROOT / "data/datasets/math_dev.jsonl"
 DEV_ROLLOUTS = ROOT / "data/rollouts/frozen_rollouts_dev.jsonl"
 TEST = ROOT / "data/datasets/math_test.jsonl"
-TEST_ROLLOUTS = [
-    ROOT / f"data/rollouts/frozen_rollouts_test{end}.jsonl" for end in ("", "_trained")
-]
+TEST_PACK = ROOT / "data/packs/selection_pack_test.jsonl"
 CYCLE = 1600  # made-up rows repeat after this many: 200 problems x 8 forms of completion
 MB = 1e6
 
@@ -380,7 +378,7 @@ READINGS = [
 
 def rivals(args: argparse.Namespace) -> None:
     """Score the same completions with the rivals and with ours, in turns."""
-    need(args.rows_file) if args.rows_file else need(TEST, *TEST_ROLLOUTS)
+    need(args.rows_file) if args.rows_file else need(TEST, TEST_PACK)
     check_rivals(args.python)
     with tempfile.TemporaryDirectory(prefix="loop-a-") as name:
         folder = Path(name)
@@ -434,16 +432,16 @@ def print_rivals(
 
 
 def frozen_rows() -> list[dict[str, Any]]:
-    """Join the frozen test completions with their problems."""
+    """Join two frozen completions of every test problem with it: 2,000 rows."""
     problems = {row["id"]: row for row in read_jsonl(TEST)}
     return [
         {
-            "completion": row["completion"],
+            "completion": sample["completion"],
             "expected_answer": str(problems[row["id"]]["expected_answer"]),
             "prompt": problems[row["id"]]["prompt"],
         }
-        for path in TEST_ROLLOUTS
-        for row in read_jsonl(path)
+        for row in read_jsonl(TEST_PACK)
+        for sample in row["samples"][:2]
     ]
 
 

@@ -286,7 +286,7 @@ def _show_tokens(args: Namespace, how: "How") -> int:
     say = console.answer
     say(f"The policy is given {len(parts)} tokens (each between bars, \\n is a line end):")
     say()
-    console.labelled("", [f"|{'|'.join(_visible(part) for part in parts)}|"])
+    say(f"  |{'|'.join(_visible(part) for part in parts)}|")
     say()
     drawn = "greedily" if how.temperature == 0 else f"at temperature {how.temperature:g}"
     say(f"It writes, one token at a time ({drawn}, seed {how.seed}):")
@@ -296,7 +296,8 @@ def _show_tokens(args: Namespace, how: "How") -> int:
     for choice in look.choices:
         others = "  ".join(f"|{_visible(piece)}| {p:.3f}" for piece, p in choice.alternatives)
         bars = f"|{_visible(choice.piece)}|"
-        line = f"  {bars:<{width + 2}} {math.exp(choice.logprob):>7.4f} {choice.logprob:>8.3f}   "
+        log = round(choice.logprob, 3) + 0.0  # never -0.000
+        line = f"  {bars:<{width + 2}} {math.exp(choice.logprob):>7.4f} {log:>8.3f}   "
         say(console.fit(line + others))
     say(f"  {'sum':<{width + 2}} {math.exp(look.logprob):>7.4f} {look.logprob:>8.3f}")
     say()

@@ -1,18 +1,19 @@
-"""Make the course's data: math word problems and frozen rollouts; import GSM8K; keep checksums.
+"""Make the course's data: problems, the base policy's samples; import GSM8K; keep checksums.
 
 A problem is a template, some names and things, and two or three numbers. Every choice comes from
 a generator seeded by sha256 of (split, seed, position), so the same command writes the same bytes
 on every machine. A hash of its numbers says which split a problem may belong to (``split_of``).
 
-It writes no golden sets, packs or models, and it calls no language model: the frozen rollouts are
-invented here, and say so in their metadata.
+It writes no golden sets (people wrote those) and no model (``course.pretrain`` builds it).
 
     python data/prepare.py generate --out runs/data_again
+    python data/prepare.py rollouts --out runs/data_again
     python data/prepare.py checksums --check
     python data/prepare.py gsm8k FILE --out runs/gsm8k.jsonl
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import operator
@@ -20,7 +21,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -572,126 +573,60 @@ def slots(operands: Sequence[int], rng: Random) -> dict[str, str | int]:
 
 
 # ---------------------------------------------------------------------------------------------
-# Frozen rollouts: what two imagined models wrote. Stand-ins until real samples replace them.
+# Frozen rollouts and selection packs: what the shipped base policy wrote, by `course.sample`.
 # ---------------------------------------------------------------------------------------------
 
 
-class Form(NamedTuple):
-    """One way to write an answer down.
+class Frozen(NamedTuple):
+    """One file of the base policy's samples; its run's manifest stands beside it."""
 
-    Slots: {v} the value, {u} and {w} its neighbours, {wide} the value in full-width digits,
-    {work} the working, {noun} what was counted.
-    """
+    name: str
+    split: str
+    flags: str = ""  # of course.sample; at temperature 1 and seed 0 unless they say otherwise
 
-    base: float  # how often the "base" model writes this, as a weight
-    trained: float  # the same for the "trained" model
-    text: str
-    finish_reason: str = "stop"
+    @property
+    def manifest(self) -> str:
+        """The name of the manifest."""
+        return self.name.removesuffix(".jsonl") + ".manifest.json"
 
 
-FORMS = (
-    # Right in form: what is left to go wrong is the value.
-    Form(26, 48, "Final: {v}"),
-    Form(6, 12, "{work}. Final: {v}"),
-    Form(6, 12, "{work}\nFinal: {v}"),
-    Form(2, 4, "Final: {v}\n"),
-    # No marker.
-    Form(20, 4, "The answer is {v}."),
-    Form(6, 1, "{v}"),
-    Form(4, 1, "Answer: {v}"),
-    Form(3, 1, "final: {v}"),
-    Form(3, 1, "{work}"),
-    # A marker, but hedged, glued on, or badly spaced.
-    Form(3, 1.5, "Final: {w}\nFinal: {v}"),
-    Form(1, 0.5, "Final: {v}. Semi-Final: {w}"),
-    Form(2, 1, "**Final: {v}**"),
-    Form(1, 0.5, "(Final: {v})"),
-    Form(2, 1, "Final:{v}"),
-    Form(2, 1, "Final:  {v}"),
-    Form(1, 0.5, "Final:\n{v}"),
-    # A marker, then not an integer as we write it.
-    Form(4, 2, "Final: {v}."),
-    Form(1, 0.3, "Final: {v}.0"),
-    Form(1, 0.3, "Final: <int>"),
-    Form(1, 0.5, "Final: +{v}"),
-    Form(1.5, 0.7, "Final: 0{v}"),
-    Form(0.7, 0.3, "Final: -{v}"),
-    Form(0.5, 0.2, "Final: {wide}"),
-    # Something after the integer: units, and lists that hope one of them is right.
-    Form(3, 2, "Final: {v} {noun}"),
-    Form(3, 2, "Final: {v} {w}"),
-    Form(2, 1, "Final: {u} {v} {w}"),
-    Form(1, 0.5, "Final: {v} "),
-    # Nothing, or cut off at the token limit.
-    Form(1.5, 0.3, ""),
-    Form(0.5, 0.1, "\n\n"),
-    Form(2, 1, "Let me think about {noun} and {noun} and {noun} and", "length"),
-    Form(1, 0.7, "{work}. So the answer is", "length"),
-    Form(1, 0.7, "{work}. Final: ", "length"),
+FROZEN = (
+    Frozen("rollouts/frozen_rollouts_dev.jsonl", "dev"),
+    Frozen("rollouts/frozen_rollouts_test.jsonl", "test"),
+    # Other seeds and nothing else: any difference between two of these is chance.
+    *(
+        Frozen(f"rollouts/frozen_rollouts_dev_seed{seed}.jsonl", "dev", f"--seed {seed}")
+        for seed in range(1, 9)
+    ),
+    Frozen("packs/selection_pack_dev.jsonl", "dev", "--n 16 --pack"),
+    Frozen("packs/selection_pack_test.jsonl", "test", "--n 16 --pack"),
+    Frozen("packs/selection_pack_dev_t0.3.jsonl", "dev", "--n 16 --pack --temperature 0.3"),
+    Frozen("packs/selection_pack_dev_t1.5.jsonl", "dev", "--n 16 --pack --temperature 1.5"),
 )
-SKILL = {  # how often the value is right, by difficulty
-    "base": {"easy": 0.91, "medium": 0.83, "hard": 0.74},
-    "trained": {"easy": 0.91, "medium": 0.83, "hard": 0.74},
-}
-WIDE_DIGITS = {ord("0") + digit: chr(0xFF10 + digit) for digit in range(10)}  # full-width
 
 
-def rollouts(split: str, made: Sequence[Problem], model: str) -> list[dict[str, Any]]:
-    """Invent one completion per problem, as the imagined `model` ("base" or "trained")."""
-    rows = []
-    for number, problem in enumerate(made, start=1):
-        rng = Random(digest(f"invented {split} {model} {number}"))
-        form = rng.choices(FORMS, [getattr(form, model) for form in FORMS])[0]
-        skill = SKILL[model][difficulty(problem.operation, problem.operands)]
-        value = problem.answer if rng.random() < skill else slip(problem, rng)
-        rows.append(
-            {
-                "id": SPLITS[split].id_format.format(number),
-                "completion": write(form, problem, value),
-                "finish_reason": form.finish_reason,
-                "metadata": {"origin": "seeded generator, not a language model", "model": model},
-            }
-        )
-    return rows
+def rollouts(out: Path) -> list[Path]:
+    """Sample every frozen file anew from the shipped base policy; return the files.
 
+    Raises: CourseError when course.sample fails, for instance where torch is not installed.
+    """
+    from course import sample
 
-def write(form: Form, problem: Problem, value: int) -> str:
-    """Write `value` down in this form."""
-    asked = re.search(r"[Hh]ow many (?:more |good )?(\w+)", problem.question)
-    return form.text.format(
-        v=value,
-        u=abs(value - 1),
-        w=value + 1,
-        wide=str(value).translate(WIDE_DIGITS),
-        noun=asked[1] if asked else "units",
-        work=working(problem, value),
-    )
-
-
-def slip(problem: Problem, rng: Random) -> int:
-    """Make a mistake that people and models make: a near miss, a forgotten step, a wrong sign."""
-    *before, answer = (problem.operands[0], *results(problem.operation, problem.operands))
-    last = problem.operands[-1]
-    mistakes = {answer + 1, answer - 1, answer + 10, answer - 10}
-    mistakes |= {before[-1] + last, before[-1] - last}  # the last step with the wrong sign
-    mistakes |= set(before[1:])  # the second step forgotten
-    return rng.choice(sorted(value for value in mistakes - {answer} if value >= 0))
-
-
-def working(problem: Problem, value: int) -> str:
-    """Show the steps that lead to `value`: "3 * 4 = 12, 12 + 5 = 17"."""
-    total, *operands = problem.operands
-    values = results(problem.operation, problem.operands)
-    if value == values[0]:
-        values = values[:1]  # the right answer of a single step, or the second step forgotten
-    values[-1] = value
-    steps = []
-    for symbol, operand, result in zip(
-        OPERATIONS[problem.operation], operands, values, strict=False
-    ):
-        steps.append(f"{total} {symbol} {operand} = {result}")
-        total = result
-    return ", ".join(steps)
+    out = out.resolve()
+    written = []
+    for frozen in FROZEN:
+        run = Path("runs", "frozen", Path(frozen.name).stem)
+        argv = ["--dataset", f"data/datasets/math_{frozen.split}.jsonl", "--outdir", str(run)]
+        argv += [*frozen.flags.split(), "--overwrite"]
+        # From the root, so that the manifest's command is one that anybody can repeat.
+        with contextlib.chdir(ROOT), contextlib.redirect_stdout(sys.stderr):
+            if code := sample.main(argv):
+                raise UsageError(f"course.sample {' '.join(argv)} ended with exit code {code}.")
+        rows = "selection_pack.jsonl" if "--pack" in argv else "completions.jsonl"
+        for source, name in ((rows, frozen.name), ("manifest.json", frozen.manifest)):
+            write_whole(out / name, (ROOT / run / source).read_text(encoding="utf-8"))
+            written.append(out / name)
+    return written
 
 
 # ---------------------------------------------------------------------------------------------
@@ -700,19 +635,14 @@ def working(problem: Problem, value: int) -> str:
 
 
 def generate(out: Path) -> list[Path]:
-    """Write every dataset and every frozen rollout under `out`; return the files."""
-    files: dict[str, list[dict[str, Any]]] = {}
+    """Write every dataset under `out`; return the files."""
+    written = []
     for split, (_, count, id_format) in SPLITS.items():
         made = problems(split, count)
         rows = [problem.row(id_format.format(n)) for n, problem in enumerate(made, start=1)]
-        files[f"datasets/math_{split}.jsonl"] = rows
-        if split in ("dev", "test"):
-            files[f"rollouts/frozen_rollouts_{split}.jsonl"] = rollouts(split, made, "base")
-            trained = rollouts(split, made, "trained")
-            files[f"rollouts/frozen_rollouts_{split}_trained.jsonl"] = trained
-    for name, rows in files.items():
-        write_whole(out / name, jsonl(rows))
-    return [out / name for name in files]
+        written.append(out / "datasets" / f"math_{split}.jsonl")
+        write_whole(written[-1], jsonl(rows))
+    return written
 
 
 def jsonl(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -830,8 +760,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; return its exit code (0 done, 1 a check said no, 2 bad usage or input)."""
     args = parse(argv)
     try:
-        if args.command == "generate":
-            run_generate(args.out)
+        if args.command in ("generate", "rollouts"):
+            run_generate(args.out, generate if args.command == "generate" else rollouts)
         elif args.command == "checksums":
             run_checksums(args.data, check=args.check)
         else:
@@ -847,9 +777,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run_generate(out: Path) -> None:
+def run_generate(out: Path, write: Callable[[Path], list[Path]]) -> None:
     """Write the data, then its checksums."""
-    for path in generate(out):
+    for path in write(out):
         print(path)
     print(write_checksums(out))
 
@@ -881,10 +811,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     made = commands.add_parser(
         "generate",
-        help="write the math datasets, the frozen rollouts and their checksums",
+        help="write the math datasets and their checksums",
         epilog="example: python data/prepare.py generate --out runs/data_again",
     )
     made.add_argument("--out", type=Path, default=DATA, help="the folder to write (default: data/)")
+    sampled = commands.add_parser(
+        "rollouts",
+        help="sample the frozen rollouts and packs from the shipped base policy (needs torch)",
+        epilog="example: python data/prepare.py rollouts --out runs/data_again",
+    )
+    sampled.add_argument(
+        "--out", type=Path, default=DATA, help="the folder to write (default: data/)"
+    )
     sums = commands.add_parser(
         "checksums",
         help="write CHECKSUMS.json, or verify it",

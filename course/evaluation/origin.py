@@ -53,7 +53,7 @@ def origin_of(completions: Path) -> Origin:
     if problems or manifest is None:
         raise BrokenSealError(
             f"BrokenSeal: {display(path.parent)}: {'; '.join(problems)}. Take the original, or "
-            "copy the completions elsewhere, without the manifest, if the change is meant."
+            "copy the completions out, without the manifest, if the change is meant."
         )
     return Origin(manifest.sampling, manifest.policy, manifest.prompts_sha256)
 

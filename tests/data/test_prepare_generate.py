@@ -16,10 +16,6 @@ FILES = [
     "datasets/math_test.jsonl",
     "datasets/math_train.jsonl",
     "datasets/math_wide_test.jsonl",
-    "rollouts/frozen_rollouts_dev.jsonl",
-    "rollouts/frozen_rollouts_dev_trained.jsonl",
-    "rollouts/frozen_rollouts_test.jsonl",
-    "rollouts/frozen_rollouts_test_trained.jsonl",
 ]
 
 

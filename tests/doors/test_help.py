@@ -9,7 +9,7 @@ import pytest
 from course.core import console
 from course.core.paths import ROOT
 
-DOORS = ["eval", "compare", "inspect_run", "validate"]
+DOORS = ["eval", "compare", "inspect_run", "pretrain", "sample", "validate"]
 
 
 @pytest.mark.parametrize("name", DOORS)

@@ -91,11 +91,12 @@ def test_the_last_noise_stays_in_the_vocabulary():
     assert choose(many, noise, How()).tolist() == [1000] * 200
 
 
-def test_a_large_vocabulary_is_summed_exactly():
-    """Of 100,000 equal tokens, noise (k + .5) / 100,000 chooses token k; float32 sums drift."""
-    wanted = torch.tensor([0, 12_345, 50_000, 99_999])
-    noise = (wanted.double() + 0.5) / 100_000
-    assert torch.equal(choose(torch.zeros(4, 100_000), noise, How()), wanted)
+def test_a_token_too_rare_for_a_float32_sum_has_its_turn():
+    """Beside .5 a float32 cannot add 1e-9, so the noise that is this token's would skip it."""
+    rare = logits(0.5, 1e-9, 0.5)
+    mass = rare.softmax(-1).double().cumsum(-1)[0]
+    noise = (mass[:1] + 0.5e-9) / mass[-1]
+    assert choose(rare, noise, How()).tolist() == [1]
 
 
 def test_greedy_takes_the_lowest_of_the_most_likely():
