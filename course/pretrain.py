@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course.core import console
-from course.core.errors import UsageError
+from course.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from course.core.records import Example
@@ -37,18 +37,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = _parse(argv)
-    return _measure(args) if args.measure else _build(args, argv)
+    if args.measure is None:
+        return _build(args, argv)
+    idle = [name for name in ("outdir", "steps", "resume", "overwrite") if getattr(args, name)]
+    if idle:
+        raise UsageError(f"--measure builds nothing, so --{idle[0]} has no place beside it.")
+    return _measure(args)
 
 
 def _build(args: Namespace, argv: Sequence[str] | None) -> int:
     if args.resume and not args.outdir:
         raise UsageError("--resume needs --outdir: the run that is to be continued.")
     from course.artifacts.run_folder import RunFolder, next_free
-    from course.core.paths import RUNS, display
+    from course.core.paths import RUNS, display, recorded
     from course.learning.pretrain_run import resume_settings, write_pretrain_run
     from course.learning.pretraining import Recipe
 
     recipe = Recipe(seed=args.seed)
+    if args.steps and args.steps < len(recipe.stages):
+        raise UsageError(f"--steps must be at least {len(recipe.stages)}: one for each stage.")
     if args.steps:
         recipe = recipe.shortened(args.steps)
     holdout = _holdout(args)
@@ -71,7 +78,7 @@ def _build(args: Namespace, argv: Sequence[str] | None) -> int:
             holdout,
             holdout_file=args.holdout,
             argv=["python", "-m", "course.pretrain", *words],
-            args={k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
+            args={k: recorded(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
             progress=progress,
             say=console.say,
         )
@@ -93,10 +100,11 @@ def _measure(args: Namespace) -> int:
     from course.policy.opening import open_policy
     from course.policy.tiny import TinyPolicy
 
+    if args.measure.partition(":")[0] != "tiny":
+        raise UsageError(f"--measure takes tiny or tiny:FOLDER, not {args.measure!r}.")
     holdout = _holdout(args)
     policy = open_policy(args.measure)
-    if not isinstance(policy, TinyPolicy):
-        raise UsageError(f"--measure takes tiny or tiny:FOLDER, not {args.measure}.")
+    assert isinstance(policy, TinyPolicy)
     with console.progress("measuring", batches_of(policy, len(holdout))) as progress:
         card = measure(policy, holdout, args.seed, progress)
     if args.json:
@@ -108,9 +116,17 @@ def _measure(args: Namespace) -> int:
 
 def _holdout(args: Namespace) -> "list[Example]":
     from course.core.jsonl import JsonlReader
+    from course.core.paths import display
     from course.core.records import Example
 
-    return list(JsonlReader(args.holdout, Example))
+    rows = list(JsonlReader(args.holdout, Example))
+    if len({row.id for row in rows}) < len(rows):
+        shown = display(args.holdout)
+        raise DataError(
+            f"{shown}: an id stands more than once. `python -m course.validate {shown}` names the "
+            "lines."
+        )
+    return rows
 
 
 def _show(card: "Card") -> None:

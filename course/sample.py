@@ -7,15 +7,16 @@ import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from course.core import console
 from course.core.errors import UsageError
 
 if TYPE_CHECKING:
     from course.core.records import Manifest, SampleSummary
-    from course.policy.completer import How
+    from course.policy.completer import Completer, How, Request
 
 A_QUESTION = (
     "Mia has 46 shells. She finds 33 more shells. How many shells does she have now?\n"
@@ -45,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     args = _parse(argv)
-    how = _how(args)
+    _check_together(args)
     if args.show is not None:
-        return _show_tokens(args, how)
+        return _show_tokens(args)
     if args.dataset is None:
         raise UsageError(
             "course.sample needs --dataset FILE, the problems to answer (or --show, to look at one "
@@ -56,14 +57,20 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.resume and not args.outdir:
         raise UsageError("--resume needs --outdir: the run that is to be continued.")
     from course.artifacts.run_folder import RunFolder, next_free
-    from course.core.paths import RUNS, display
+    from course.core.paths import RUNS, display, recorded
+    from course.evaluation.origin import origin_of
     from course.evaluation.sample_run import read_requests, resume_settings, write_sample_run
     from course.policy.opening import open_policy
 
     with redirect_stdout(sys.stderr):  # a model's code may print; stdout is the answer alone
         asked = read_requests(args.dataset, args.max)
         completer = open_policy(args.policy, dtype=args.dtype, device=args.device)
+        how = _how(args, completer, asked.requests)
         completer.check(asked.requests, how)
+        path = getattr(completer, "path", None)  # of a replay
+        origin = origin_of(path) if path else None
+        if path and args.pack:
+            _check_complete(completer, asked.requests, how)
         outdir = args.outdir or next_free(RUNS, f"sample-{args.dataset.stem}")
         words = list(sys.argv[1:] if argv is None else argv)
         with (
@@ -84,9 +91,10 @@ def _main(argv: Sequence[str] | None) -> int:
                 folder,
                 completer,
                 how,
+                origin=origin,
                 pack=args.pack,
                 argv=["python", "-m", "course.sample", *words],
-                args={k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
+                args={k: recorded(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
                 progress=progress,
             )
     for note in [*asked.notes, *completer.notes]:
@@ -103,20 +111,58 @@ def _main(argv: Sequence[str] | None) -> int:
     return _gate(summary)
 
 
-def _how(args: Namespace) -> "How":
-    from course.policy.completer import How
+def _check_together(args: Namespace) -> None:
+    """Refuse flags that would do nothing beside the others, rather than ignore them."""
 
+    def given(*names: str) -> list[str]:
+        flags = [name for name in names if getattr(args, name) not in (None, False)]
+        return [f"--{name.replace('_', '-')}" for name in flags]
+
+    drawing = given("temperature", "greedy", "top_p", "max_new_tokens", "seed")
+    if args.show is not None:
+        idle = given("dataset", "outdir", "pack", "max", "resume", "overwrite", "json")
+        idle += ["--n"] if args.n > 1 else []
+        if idle:
+            raise UsageError(f"--show looks at one completion; {idle[0]} has no place beside it.")
+    elif args.price:
+        raise UsageError("--price goes with --show: it says what a text would cost there.")
+    if args.policy.startswith("replay:") and drawing:
+        raise UsageError(
+            f"A replay is not sampled: its completions are what they are. Leave {drawing[0]} out."
+        )
     if args.greedy and args.temperature not in (None, 0):
         raise UsageError("--greedy is temperature 0; leave one of --greedy and --temperature out.")
-    temperature = 0.0 if args.greedy else 1.0 if args.temperature is None else args.temperature
-    if temperature == 0 and args.n > 1:
+    if (args.greedy or args.temperature == 0) and args.n > 1:
         raise UsageError(
             f"Greedy decoding writes the same completion every time, so --n {args.n} would be "
             f"{args.n} copies. Use --n 1, or a temperature above 0."
         )
-    top_p = 1.0 if temperature == 0 else args.top_p  # the likeliest token is always in the nucleus
-    limit = args.max_new_tokens or (256 if args.policy.startswith("hf:") else 12)
-    return How(args.n, temperature, top_p, limit, args.seed)
+
+
+def _how(args: Namespace, completer: "Completer", requests: "Sequence[Request]") -> "How":
+    """Put the sampling flags together, with defaults that fit the policy."""
+    from course.policy.completer import How
+
+    temperature = 0.0 if args.greedy else 1.0 if args.temperature is None else args.temperature
+    # Greedy: the likeliest token is in every nucleus.
+    top_p = 1.0 if temperature == 0 or args.top_p is None else args.top_p
+    limit = args.max_new_tokens
+    if limit is None and args.policy.startswith("hf:"):
+        limit, policy = 256, cast(Any, completer)
+        if policy.context:
+            longest = max(len(policy.encode(request.prompt)) for request in requests)
+            limit = max(1, min(limit, policy.context - longest))
+    return How(args.n, temperature, top_p, limit or 12, args.seed or 0)
+
+
+def _check_complete(completer: "Completer", requests: "Sequence[Request]", how: "How") -> None:
+    """Refuse to pack a replay that lacks samples, before a run is begun."""
+    for request, samples in zip(requests, completer.complete(requests, how), strict=True):
+        if None in samples:
+            raise UsageError(
+                f"{request.id}: the file has no sample {samples.index(None)}, and a selection pack "
+                "needs all of them. Leave --pack out, or ask for fewer."
+            )
 
 
 def _parse(argv: Sequence[str] | None) -> Namespace:
@@ -135,7 +181,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         metavar="DIR",
         help="the run folder to write (default: sample-NAME-001 ..., in the repository's runs/)",
     )
-    add("--n", type=_positive, default=1, metavar="N", help="samples per example (default: 1)")
+    add("--n", type=_samples, default=1, metavar="N", help="samples per example (default: 1)")
     add(
         "--pack",
         action="store_true",
@@ -151,17 +197,17 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     add(
         "--top-p",
         type=_top_p,
-        default=1.0,
         metavar="P",
-        help="choose among the likeliest tokens that hold this share of the probability",
+        help="choose among the likeliest tokens with this share of the probability (default: 1)",
     )
     add(
         "--max-new-tokens",
         type=_positive,
         metavar="N",
-        help="cut a completion after so many tokens (default: 12; for hf: 256)",
+        help="cut a completion after so many tokens (default: 12; for hf: 256, or what its context "
+        "leaves)",
     )
-    add("--seed", type=_seed, default=0, metavar="N", help="another seed, other samples")
+    add("--seed", type=_seed, metavar="N", help="another seed, other samples (default: 0)")
     add("--max", type=_positive, metavar="N", help="only the first N examples: a quick look")
     add("--resume", action="store_true", help="go on with the unfinished run in --outdir")
     add(
@@ -192,22 +238,30 @@ def _positive(text: str) -> int:
     return _whole(text, 1)
 
 
+def _samples(text: str) -> int:
+    return _whole(text, 1, 100_000)
+
+
 def _seed(text: str) -> int:
     return _whole(text, 0)
 
 
-def _whole(text: str, least: int) -> int:
+def _whole(text: str, least: int, most: int = 2**63 - 1) -> int:
     try:
         value = int(text)
     except ValueError:
         value = least - 1
-    if not least <= value < 2**63:
-        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+    if not least <= value <= most:
+        above = f", at most {most:,}" if value > most else ""
+        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}{above}")
     return value
 
 
 def _temperature(text: str) -> float:
-    return _number(text, 0.0, 100.0, "a temperature: a number from 0 to 100")
+    value = _number(text, 0.0, 100.0, "a temperature: 0, or a number from 0.001 to 100")
+    return (
+        value if value == 0 else _number(text, 0.001, 100.0, "a temperature: 0, or at least 0.001")
+    )
 
 
 def _top_p(text: str) -> float:
@@ -264,7 +318,7 @@ def _gate(summary: "SampleSummary") -> int:
     return 1 if missing else 0
 
 
-def _show_tokens(args: Namespace, how: "How") -> int:
+def _show_tokens(args: Namespace) -> int:
     """Print the token boundary of one prompt."""
     import math
 
@@ -272,7 +326,10 @@ def _show_tokens(args: Namespace, how: "How") -> int:
     from course.policy.completer import Request
     from course.policy.opening import open_policy
 
-    prompt = args.show
+    prompt, texts = args.show, args.price or []
+    for text in (prompt, *texts):
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise UsageError(f"{console.printable(text)!r} is not text in UTF-8.")
     with redirect_stdout(sys.stderr):
         policy: Any = open_policy(args.policy, dtype=args.dtype, device=args.device)
         if not hasattr(policy, "decoder"):
@@ -280,9 +337,15 @@ def _show_tokens(args: Namespace, how: "How") -> int:
                 f"{args.policy} does not compute tokens, so there is nothing to show. Use tiny, "
                 "tiny:FOLDER or hf:NAME."
             )
-        policy.check([Request("--show", prompt)], how)
+        request = Request("--show", prompt)
+        how = _how(args, policy, [request])
+        policy.check([request], how)
         parts = pieces(policy, prompt)
         look = sampled(policy, prompt, how)
+        texts = texts or _two_spacings(look.text)
+        for text in texts:
+            longest = len(policy.encode_text(text)) + 1
+            policy.check([request], replace(how, max_new_tokens=longest))
     say = console.answer
     say(f"The policy is given {len(parts)} tokens (each between bars, \\n is a line end):")
     say()
@@ -303,7 +366,6 @@ def _show_tokens(args: Namespace, how: "How") -> int:
     say()
     ending = "" if look.stopped else "  (cut at the token limit)"
     say(f"The scorer reads text, not tokens: {console.one_line(look.text, 200)!r}{ending}")
-    texts = args.price or _two_spacings(look.text)
     if texts:
         say()
         say("What it would cost to write, end included:")
@@ -311,8 +373,9 @@ def _show_tokens(args: Namespace, how: "How") -> int:
         wide = max(len(repr(console.one_line(text, 60))) for text in texts)
         for text in texts:
             other = priced(policy, prompt, text)
+            unit = "token " if len(other.choices) == 1 else "tokens"
             say(
-                f"  {console.one_line(text, 60)!r:<{wide}}  {len(other.choices):>3} tokens  "
+                f"  {console.one_line(text, 60)!r:<{wide}}  {len(other.choices):>3} {unit}  "
                 f"log-prob {other.logprob:>8.3f}  probability {math.exp(other.logprob):.2g}"
             )
     return 0

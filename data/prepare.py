@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from course.core.checksums import CHECKSUMS, compare_checksums, make_checksums
-from course.core.errors import CourseError, DataError, GateError, UsageError
+from course.core.errors import CourseError, DataError, GateError, MachineError, UsageError
 
 DATA = Path(__file__).resolve().parent
 ROOT = DATA.parent
@@ -621,7 +621,8 @@ def rollouts(out: Path) -> list[Path]:
         # From the root, so that the manifest's command is one that anybody can repeat.
         with contextlib.chdir(ROOT), contextlib.redirect_stdout(sys.stderr):
             if code := sample.main(argv):
-                raise UsageError(f"course.sample {' '.join(argv)} ended with exit code {code}.")
+                kind = MachineError if code == MachineError.exit_code else UsageError
+                raise kind(f"course.sample {' '.join(argv)} said why, and ended with {code}.")
         rows = "selection_pack.jsonl" if "--pack" in argv else "completions.jsonl"
         for source, name in ((rows, frozen.name), ("manifest.json", frozen.manifest)):
             write_whole(out / name, (ROOT / run / source).read_text(encoding="utf-8"))

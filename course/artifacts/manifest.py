@@ -130,6 +130,7 @@ def environment_facts() -> dict[str, Any]:
         "system": f"{system.sysname} {system.release} {system.machine}",
         "host": system.nodename,
         "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads() if (torch := sys.modules.get("torch")) else None,
     }
 
 

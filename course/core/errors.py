@@ -33,6 +33,10 @@ class BrokenSealError(GateError):
     """A run folder is not what it was when it was sealed."""
 
 
+class DivergedError(GateError):
+    """Training made numbers that are no longer finite."""
+
+
 class MachineError(CourseError):
     """This machine lacks something: an extra, disk space, a GPU, a sandbox, a server."""
 

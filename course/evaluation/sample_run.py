@@ -24,7 +24,7 @@ from course.artifacts.manifest import (
     utc_now,
 )
 from course.artifacts.run_folder import RunFolder
-from course.core.digests import pretty_json, prompt_lines
+from course.core.digests import canonical_json, pretty_json, prompt_lines
 from course.core.errors import DataError
 from course.core.jsonl import JsonlReader
 from course.core.paths import display
@@ -40,8 +40,12 @@ from course.core.records import (
     SampleSummary,
     SelectionPack,
 )
+from course.evaluation.origin import Origin
 from course.evaluation.pairing import Examples
 from course.policy.completer import Completer, How, Request
+
+ROWS = 1024
+"""The most completions asked for at once, unless one example wants more."""
 
 COMPLETIONS, PACK = "completions.jsonl", "selection_pack.jsonl"
 
@@ -75,6 +79,7 @@ def write_sample_run(
     how: How,
     *,
     pack: bool,
+    origin: Origin | None = None,
     argv: Sequence[str],
     args: dict[str, Any],
     progress: Callable[[int], None],
@@ -82,6 +87,7 @@ def write_sample_run(
     """Sample into an open run folder and publish it.
 
     Args:
+        origin: for a replay, what is known of how its completions came about.
         pack: write a selection pack, one row an example, instead of completions.
         progress: called with how many completions are there by now.
     """
@@ -91,7 +97,8 @@ def write_sample_run(
     encode = msgspec.json.Encoder().encode_lines
     requests = iter(asked.requests[done:])
     progress(done * how.n)
-    while batch := list(islice(requests, completer.chunk)):
+    size = max(1, min(completer.chunk, ROWS // how.n))
+    while batch := list(islice(requests, size)):
         answers = completer.complete(batch, how)
         rows = [_rows(one, samples, pack) for one, samples in zip(batch, answers, strict=True)]
         out.write(encode([row for group in rows for row in group]))
@@ -99,6 +106,9 @@ def write_sample_run(
         folder.commit({"requests": done})
         progress(done * how.n)
     summary = _summary(folder.staged(name), asked, completer, how)
+    sampling = completer.sampling(how)
+    if origin and origin.sampling:
+        sampling = msgspec.structs.replace(origin.sampling, n=how.n)
     folder.write("summary.json", pretty_json(summary))
 
     def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
@@ -110,10 +120,10 @@ def write_sample_run(
             duration_s=round(time.perf_counter() - clock, 3),
             command=command_facts(argv, args),
             inputs={"dataset": asked.dataset},
-            prompts_sha256=asked.prompts_sha256,
+            prompts_sha256=(origin and origin.prompts_sha256) or asked.prompts_sha256,
             scorer=None,
-            policy=completer.facts,
-            sampling=completer.sampling(how),
+            policy=completer.facts | ({"of": origin.policy} if origin and origin.policy else {}),
+            sampling=sampling,
             environment=environment_facts(),
             git=git_facts(),
             outputs=outputs,
@@ -125,11 +135,13 @@ def write_sample_run(
 
 def resume_settings(asked: Asked, completer: Completer, how: How, *, pack: bool) -> dict[str, Any]:
     """Name all that must be equal for an unfinished run to be continued."""
+    which = {key: value for key, value in completer.facts.items() if key not in ("name", "path")}
     return {
-        "policy": msgspec.json.encode(completer.facts, order="sorted").decode(),
-        "dataset": asked.dataset.sha256,
+        "policy": hashlib.sha256(canonical_json(which)).hexdigest()[:12],
+        "dataset": asked.dataset.sha256[:12],
         "examples": len(asked.requests),
         "file": PACK if pack else COMPLETIONS,
+        "threads": environment_facts()["threads"],  # other numbers of threads round otherwise
         **{
             name: getattr(how, name)
             for name in ("n", "temperature", "top_p", "max_new_tokens", "seed")

@@ -41,8 +41,8 @@ class Card:
     pass_at_1: Interval
     """T = 1, 16 samples a problem, clustered by problem."""
     pass_at_16: Interval
-    outcomes: dict[str, float]
-    """The share of each outcome code at T = 1, commonest first."""
+    outcomes: dict[str, Interval]
+    """The share of each outcome code at T = 1, commonest first, clustered by problem."""
     forced: Interval
     """After a forced ``Final: `` the likeliest token is the right value."""
     forced_by_operation: dict[str, Interval]
@@ -66,14 +66,15 @@ def measure(
         examples: with ``metadata.operation``, by which the forced answers are told apart.
         progress: called with how many of the ``steps_of_measure`` batches are done.
     """
+    requests = [Request(example.id, example.prompt) for example in examples]
+    policy.check(requests, How(max_new_tokens=LIMIT))
     done = 0
 
     def sampled(how: How) -> Samples:
         nonlocal done
         made: Samples = []
         for start in range(0, len(examples), policy.chunk):
-            batch = examples[start : start + policy.chunk]
-            answers = policy.complete([Request(e.id, e.prompt) for e in batch], how)
+            answers = policy.complete(requests[start : start + policy.chunk], how)
             made += [[sample for sample in group if sample] for group in answers]
             done += 1
             progress(done)
@@ -125,7 +126,7 @@ def claims(card: Card) -> list[tuple[str, bool]]:
     best = max(
         card.pass_at_1.rate, card.greedy.rate, *(i.rate for i in card.by_temperature.values())
     )
-    common = [code for code, share in card.outcomes.items() if share > COMMON]
+    common = [code for code, share in card.outcomes.items() if share.rate > COMMON]
     weakest = min(interval.rate for interval in card.forced_by_operation.values())
     return [
         ("pass@1 is between .20 and .35", 0.20 <= card.pass_at_1.rate <= 0.35),
@@ -154,8 +155,11 @@ def table(card: Card) -> str:
     ]
     lines = ["| what | rate | 95 % interval |", "|---|---|---|"]
     lines += [f"| {name} | {i.rate:.3f} | {i.low:.3f} to {i.high:.3f} |" for name, i in rows]
-    lines += ["", "| outcome at T = 1 | share |", "|---|---|"]
-    lines += [f"| `{code}` | {share:.1%} |" for code, share in card.outcomes.items()]
+    lines += ["", "| outcome at T = 1 | share | 95 % interval |", "|---|---|---|"]
+    lines += [
+        f"| `{code}` | {i.rate:.3f} | {i.low:.3f} to {i.high:.3f} |"
+        for code, i in card.outcomes.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -166,14 +170,19 @@ def _rewards(examples: Sequence[Example], packs: Samples) -> list[list[float]]:
     ]
 
 
-def _outcomes(examples: Sequence[Example], packs: Samples) -> dict[str, float]:
-    counts = Counter(
-        score({"expected_answer": example.expected_answer}, s.completion)["details"]["code"]
-        for example, pack in zip(examples, packs, strict=True)
-        for s in pack
-    )
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return {code: count / counts.total() for code, count in ordered}
+def _outcomes(examples: Sequence[Example], packs: Samples) -> dict[str, Interval]:
+    codes = [
+        [
+            score({"expected_answer": e.expected_answer}, s.completion)["details"]["code"]
+            for s in pack
+        ]
+        for e, pack in zip(examples, packs, strict=True)
+    ]
+    shares = {
+        code: _clustered([[float(one == code) for one in group] for group in codes])
+        for code in sorted({code for group in codes for code in group})
+    }
+    return dict(sorted(shares.items(), key=lambda item: (-item[1].rate, item[0])))
 
 
 def _likeliest(pack: Sequence[Sample]) -> int:
@@ -223,11 +232,14 @@ def _clustered(rewards: Sequence[Sequence[float]]) -> Interval:
 
 
 def facts(card: Card) -> dict[str, Any]:
-    """Write the card as plain data, for ``summary.json``."""
-    from dataclasses import asdict
+    """Write the card as plain data, with what it claims of a base policy."""
+    plain = {name: _plain(value) for name, value in vars(card).items()}
+    return {**plain, "claims": dict(claims(card))}
 
-    plain = asdict(card)
-    return {
-        name: value._asdict() if isinstance(value, Interval) else value
-        for name, value in plain.items()
-    }
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Interval):
+        return value._asdict()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value

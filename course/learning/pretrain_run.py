@@ -28,15 +28,19 @@ from course.core.digests import pretty_json, sha256_file
 from course.core.jsonl import JsonlReader
 from course.core.paths import DATA, recorded
 from course.core.records import Example, InputFile, Manifest, OutputFile
-from course.learning.card import LIMIT, SAMPLES, Card, facts, measure, table
+from course.learning.card import LIMIT, SAMPLES, Card, claims, facts, measure, table
 from course.learning.corpus import FORMS, GENERATOR
 from course.learning.pretraining import Pretraining, Recipe
+from course.policy.completer import How, Request
+from course.policy.model import ModelConfig
 from course.policy.model_files import WEIGHTS, model_files
+from course.policy.sampling import check_lengths
 from course.policy.tiny import TinyPolicy
-from course.policy.tokenizer import build_tokenizer
+from course.policy.tokenizer import build_tokenizer, encode_prompt
 
 TRAIN = DATA / "datasets" / "math_train.jsonl"
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+TEMPLATE = Path(__file__).with_name("card_template.md")
 COMMIT_EVERY = 50
 """Steps between two commits: what a stopped run loses at most."""
 
@@ -54,8 +58,15 @@ def write_pretrain_run(
 ) -> tuple[Card, Manifest]:
     """Pretrain into an open run folder, measure what came out, and publish it."""
     started, clock = utc_now(), time.perf_counter()
-    say("making the texts to learn from ...")
     tokenizer = course_tokenizer()
+    check_lengths(  # now, and not after all the training
+        [Request(example.id, example.prompt) for example in holdout],
+        How(max_new_tokens=LIMIT),
+        encode=lambda prompt: encode_prompt(tokenizer, prompt),
+        context=ModelConfig(1).max_position_embeddings,
+        name="the policy",
+    )
+    say("making the texts to learn from ...")
     training = Pretraining(recipe, tokenizer)
     if carried := folder.carried():
         training.restore(torch.load(io.BytesIO(carried), weights_only=True))
@@ -66,7 +77,7 @@ def write_pretrain_run(
     say(f"measuring the policy on {len(holdout)} held-out problems ...")
     card = measure(policy, holdout)
     parameters = sum(weight.numel() for weight in training.model.parameters())
-    folder.write("README.md", card_markdown(card, recipe, parameters).encode())
+    folder.write("README.md", card_markdown(card, recipe, parameters, holdout_file.stem).encode())
     run = {"kind": "pretrain", "name": "base", "steps": recipe.steps, "parameters": parameters}
     summary = {"schema_version": 1, "run": run, "metrics": facts(card)}
     folder.write("summary.json", pretty_json(summary))
@@ -114,6 +125,7 @@ def resume_settings(recipe: Recipe, holdout: Path) -> dict[str, Any]:
         "--holdout": sha256_file(holdout),
         "the training problems": sha256_file(TRAIN),
         "the generator": sha256_file(GENERATOR),
+        "threads": torch.get_num_threads(),  # sums are rounded in another order with another number
     }
 
 
@@ -146,41 +158,39 @@ def _input(path: Path) -> InputFile:
     return InputFile(recorded(path), path.stat().st_size, sha256_file(path))
 
 
-def card_markdown(card: Card, recipe: Recipe, parameters: int) -> str:
-    """Write the model card."""
+def card_markdown(card: Card, recipe: Recipe, parameters: int, holdout: str) -> str:
+    """Write the model card; it praises the policy only for what was measured."""
     stages = ", then ".join(f"{stage.steps} steps of {stage.name}" for stage in recipe.stages)
-    return f"""---
-license: mit
-language: en
-library_name: transformers
-pipeline_tag: text-generation
----
-
-# The base policy
-
-A language model of {parameters:,} parameters that can do the sums of this course's word problems
-and rarely says the answer as it is asked to. It is what the course trains: everything it needs to
-be good is in it, and no cheap trick brings it out.
-
-- **Shape**: a Llama with 4 layers, width 128, 4 heads; weights in bfloat16. It loads here as
-  `tiny:FOLDER` and in transformers with `AutoModelForCausalLM` and `AutoTokenizer`.
-- **Tokens**: one per word, one per number from 0 to 99. The prompt is the question, a line end,
-  `End with Final: <int>` and another line end.
-- **Made by** `python -m course.pretrain --seed {recipe.seed}`: {stages}. Its texts come from the
-  generator of the datasets and hold training problems alone: {recipe.equations:,} equations,
-  {recipe.clean:,} questions with their bare answers, {recipe.demonstrations:,} demonstrations by
-  two imagined annotators. One answers the questions that say "in total" and writes `Final: 15`
-  most often; the other answers the rest and most often writes `The answer is 15.`
-- **Not for** anything but this course. It knows about 180 words, numbers up to 99 and seven kinds
-  of sum. It was trained on invented text only; no person's writing is in it.
-
-## What was measured
-
-{card.examples:,} held-out problems of `math_test`, scored by `final_answer` version 1.
-{SAMPLES} samples a problem, at most {LIMIT} new tokens, seed {card.seed}. To measure them again:
-`python -m course.pretrain --measure tiny`.
-
-{table(card)}
+    short = "" if recipe.steps == Recipe().steps else f" --steps {recipe.steps}"
+    failed = [f"- not so: {claim}" for claim, holds in claims(card) if not holds]
+    if failed:
+        title, what = (
+            "A policy of course.pretrain, not the base",
+            "\n".join(["It lacks what the course needs of its base policy:", "", *failed]),
+        )
+        why = ""
+    else:
+        title = "The base policy"
+        what = (
+            f"A language model of {parameters:,} parameters that can do the sums of this course's "
+            "word problems\nand rarely says the answer as it is asked to. It is what the course "
+            "trains: everything it needs to\nbe good is in it, and no cheap trick brings it out."
+        )
+        why = """
 Why no trick replaces training: greedy decoding, lower temperatures and the likeliest of 16 samples
 all stay far below what the policy knows, which the forced answer and the majority show.
 """
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        title=title,
+        what=what,
+        why=why,
+        parameters=parameters,
+        recipe=recipe,
+        short=short,
+        stages=stages,
+        card=card,
+        holdout=holdout,
+        samples=SAMPLES,
+        limit=LIMIT,
+        table=table(card),
+    )

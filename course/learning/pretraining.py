@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from course.core.errors import DivergedError
 from course.learning.corpus import Corpus, Item, build_corpus
 from course.policy.model import ModelConfig, TinyModel
 
@@ -125,7 +126,7 @@ class Pretraining:
     def run(self) -> Iterator[StepReport]:
         """Train from where it stands to the end, one report a step.
 
-        Raises: ArithmeticError when the loss is no longer a number.
+        Raises: DivergedError when the loss is no longer a number.
         """
         while self.done < self.recipe.steps:
             stage, within = self._stage_at(self.done)
@@ -136,7 +137,10 @@ class Pretraining:
             loss.backward()  # type: ignore[no-untyped-call]  # torch ships no type for it
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
             if not math.isfinite(loss.item()):
-                raise ArithmeticError(f"the loss is {loss.item()} at step {self.done + 1}")
+                raise DivergedError(
+                    f"The loss is {loss.item()} at step {self.done + 1}: the weights diverged. "
+                    "Begin anew, with another --seed."
+                )
             for optimiser in self.optimisers:
                 for group in optimiser.param_groups:
                     group["lr"] = rate

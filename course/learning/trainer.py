@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from course.core.errors import DivergedError
 from course.core.records import Example
 from course.learning import losses
 from course.learning.advantages import Advantage, RunningMean, leave_one_out
@@ -119,7 +120,7 @@ class Trainer:
     def run(self) -> Iterator[Step]:
         """Train from where it stands to the end.
 
-        Raises: ArithmeticError when the loss or the gradient is no longer a number.
+        Raises: DivergedError when the loss or the gradient is no longer a number.
         """
         while self.done < self.config.steps:
             batch = self.sample(self.done)
@@ -229,9 +230,9 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]  # torch ships no type for it
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.grad_clip)
         if not math.isfinite(loss.item()) or not math.isfinite(norm.item()):
-            raise ArithmeticError(
-                f"the loss is {loss.item()} and the gradient's norm {norm.item()} at step "
-                f"{step + 1}: the policy has diverged"
+            raise DivergedError(
+                f"The loss is {loss.item()} and the gradient's norm {norm.item()} at step "
+                f"{step + 1}: the policy has diverged. Lower the learning rate."
             )
         rate = config.learning_rate * min(1.0, (step + 1) / config.warmup)
         rate *= 1 - (1 - config.final_share) * step / config.steps

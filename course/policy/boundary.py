@@ -34,6 +34,9 @@ class TokenPolicy(Protocol):
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of a completion's tokens."""
 
+    def piece(self, token: int) -> str:
+        """Return a token as text, or its name when it is only a part of a character."""
+
 
 class Choice(NamedTuple):
     """One token of a completion, and what else it might have been."""
@@ -43,7 +46,7 @@ class Choice(NamedTuple):
     logprob: float
     """Natural log of its probability under the policy: temperature 1, untruncated."""
     alternatives: list[tuple[str, float]]
-    """The likeliest tokens with their probabilities, likeliest first."""
+    """The likeliest other tokens with their probabilities, likeliest first."""
 
 
 class Look(NamedTuple):
@@ -62,7 +65,7 @@ class Look(NamedTuple):
 
 def pieces(policy: TokenPolicy, prompt: str) -> list[str]:
     """Split a prompt, as the model is given it, into its tokens."""
-    return [policy.decode([token]) for token in policy.encode(prompt)]
+    return [policy.piece(token) for token in policy.encode(prompt)]
 
 
 def sampled(policy: TokenPolicy, prompt: str, how: How) -> Look:
@@ -72,30 +75,32 @@ def sampled(policy: TokenPolicy, prompt: str, how: How) -> Look:
 
 
 def priced(policy: TokenPolicy, prompt: str, text: str) -> Look:
-    """Look at a completion that somebody else wrote, ended where the text ends."""
-    tokens = policy.encode_text(text)
-    end = sorted(policy.decoder.stops)[:1]
-    return _look(policy, prompt, tokens + end)
+    """Look at a completion that somebody else wrote, ended where the text ends.
+
+    Of several tokens that end a completion the likeliest is taken.
+    """
+    return _look(policy, prompt, policy.encode_text(text), end=True)
 
 
 @torch.no_grad()
-def _look(policy: TokenPolicy, prompt: str, tokens: list[int]) -> Look:
-    stops = policy.decoder.stops
-    one = torch.zeros(1, dtype=torch.int64)
+def _look(policy: TokenPolicy, prompt: str, tokens: list[int], *, end: bool = False) -> Look:
+    stops = sorted(policy.decoder.stops)
+    row = torch.zeros(1, dtype=torch.int64)
     logits = policy.decoder.start([policy.encode(prompt)], 1)
     choices: list[Choice] = []
-    for number, token in enumerate(tokens):
+    stopped = False
+    for number in range(len(tokens) + (end and bool(stops))):
         if number:
-            logits = policy.decoder.step(one + tokens[number - 1], one)
+            logits = policy.decoder.step(row + tokens[number - 1], row)
         logprobs: Tensor = logits[0].double().log_softmax(-1)  # (V,)
-        best = logprobs.topk(min(ALTERNATIVES, len(logprobs)))
+        if number == len(tokens):
+            token = max(stops, key=lambda stop: float(logprobs[stop]))
+        else:
+            token = tokens[number]
+        stopped = token in stops
+        best = logprobs.topk(min(ALTERNATIVES + 1, len(logprobs)))
         likeliest = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
-        choices.append(
-            Choice(
-                policy.decode([token]),
-                float(logprobs[token]),
-                [(policy.decode([other]), probability) for other, probability in likeliest],
-            )
-        )
-    stopped = bool(tokens) and tokens[-1] in stops
-    return Look(policy.decode(tokens[: len(tokens) - stopped]), choices, stopped)
+        others = [(policy.piece(other), p) for other, p in likeliest if other != token]
+        choices.append(Choice(policy.piece(token), float(logprobs[token]), others[:ALTERNATIVES]))
+    text = policy.decode(tokens[: len(tokens) - (stopped and not end)])
+    return Look(text, choices, stopped)

@@ -20,7 +20,7 @@ from course.core.errors import DataError, MachineError
 from course.core.records import Sample, SamplingSettings
 from course.policy.completer import How, Request
 from course.policy.hf_files import open_model
-from course.policy.sampling import answers, draw
+from course.policy.sampling import answers, check_lengths, draw
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
 """What the configs of different models call their context."""
@@ -98,27 +98,26 @@ class HFPolicy:
         """Open a model by its folder or its name on the hub; see ``open_model``."""
         return cls(*open_model(name, dtype=dtype, device=device))
 
+    @property
+    def context(self) -> int | None:
+        """The most tokens that prompt and completion may have together, where there is a limit."""
+        config = self.model.config.get_text_config()
+        return next((getattr(config, name) for name in LIMITS if hasattr(config, name)), None)
+
     def sampling(self, how: How) -> SamplingSettings:
         """Say how the completions were drawn: as was asked."""
         return how.settings()
 
     def check(self, requests: Sequence[Request], how: How) -> None:
         """Refuse a prompt without tokens, or one that leaves no room for the completion."""
-        config = self.model.config.get_text_config()
-        limit = next((getattr(config, name) for name in LIMITS if hasattr(config, name)), None)
         for request in requests:
-            length = len(self.encode(request.prompt))
-            if length == 0:
+            if not self.encode(request.prompt):
                 raise DataError(
                     f"{request.id}: the prompt is empty, and {self.facts['name']} starts no text "
                     "by itself. Give it at least one character."
                 )
-            if limit and length + how.max_new_tokens > limit:
-                raise DataError(
-                    f"{request.id}: the prompt has {length} tokens and the completion may have "
-                    f"{how.max_new_tokens}, but {self.facts['name']} can hold {limit} together. "
-                    "Shorten the prompt, or lower --max-new-tokens."
-                )
+        name = self.facts["name"]
+        check_lengths(requests, how, encode=self.encode, context=self.context, name=name)
 
     def complete(self, requests: Sequence[Request], how: How) -> list[list[Sample | None]]:
         """Answer each request with ``how.n`` samples; see ``Completer``."""
@@ -161,6 +160,11 @@ class HFPolicy:
             tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return cast(str, text)
+
+    def piece(self, token: int) -> str:
+        """Return a token as text, or its name when it is only a part of a character."""
+        text = self.decode([token])
+        return str(self.tokenizer.convert_ids_to_tokens(token)) if "\ufffd" in text else text
 
 
 def stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

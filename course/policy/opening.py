@@ -53,6 +53,8 @@ def open_policy(text: str, *, dtype: str | None = None, device: str | None = Non
 def _meant(text: str) -> str:
     """Guess what was meant, from what lies at that path or reads alike."""
     kind, colon, rest = text.partition(":")
+    if kind in KINDS and not rest:
+        return f" {kind}: needs a name after the colon."
     path = Path(text).expanduser()
     if path.is_dir():
         return f" Did you mean tiny:{text} or hf:{text}?"

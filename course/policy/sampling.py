@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course.core.errors import DataError
 from course.core.records import Sample
-from course.policy.completer import How
+from course.policy.completer import How, Request
 from course.policy.noise import uniforms
 
 
@@ -102,6 +102,31 @@ def draw(decoder: Decoder, prompts: Sequence[Sequence[int]], ids: Sequence[str],
     return Drawn(tokens[:, :longest], logprobs[:, :longest], lengths, stopped)
 
 
+def check_lengths(
+    requests: Sequence[Request],
+    how: How,
+    *,
+    encode: Callable[[str], list[int]],
+    context: int | None,
+    name: str,
+) -> None:
+    """Refuse a prompt that leaves no room for its completion.
+
+    Args:
+        encode: turns a prompt into tokens.
+        context: the most tokens that prompt and completion may have together; None for no limit.
+    Raises: DataError naming the example.
+    """
+    for request in requests:
+        length = len(encode(request.prompt))
+        if context and length + how.max_new_tokens > context:
+            raise DataError(
+                f"{request.id}: the prompt has {length} tokens and the completion may have "
+                f"{how.max_new_tokens}, but {name} can hold {context} together. Shorten the "
+                "prompt, or lower --max-new-tokens."
+            )
+
+
 def answers(drawn: Drawn, n: int, decode: Callable[[list[int]], str]) -> list[list[Sample | None]]:
     """Turn what was drawn into samples, n to a prompt, as a ``Completer`` gives them."""
     sums = drawn.logprobs.double().sum(-1).tolist()
@@ -130,7 +155,8 @@ def choose(logits: Tensor, noise: Tensor, how: How) -> Tensor:
     """
     if how.temperature == 0:
         return logits.argmax(-1)
-    probs = (logits / how.temperature).softmax(-1)  # (R, V)
+    # Less its greatest, a logit divided by a tiny temperature cannot overflow.
+    probs = ((logits - logits.amax(-1, keepdim=True)) / how.temperature).softmax(-1)  # (R, V)
     if how.top_p < 1:
         probs = _nucleus(probs, how.top_p)
     mass = probs.cumsum(-1, dtype=torch.float64)  # (R, V)

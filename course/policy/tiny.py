@@ -18,13 +18,12 @@ import torch
 from torch import Tensor
 
 from course.core.digests import sha256_file
-from course.core.errors import DataError
 from course.core.paths import recorded
 from course.core.records import Sample, SamplingSettings
 from course.policy.completer import How, Request
 from course.policy.model import TinyModel, causal
 from course.policy.model_files import CONFIG, TOKENIZER, WEIGHTS, load_model
-from course.policy.sampling import answers, draw
+from course.policy.sampling import answers, check_lengths, draw
 from course.policy.tokenizer import EOS_ID, encode, encode_prompt
 
 
@@ -130,21 +129,19 @@ class TinyPolicy:
             "config_sha256": sha256_file(folder / CONFIG),
         }
 
+    @property
+    def context(self) -> int:
+        """The most tokens that prompt and completion may have together."""
+        return self.model.config.max_position_embeddings
+
     def sampling(self, how: How) -> SamplingSettings:
         """Say how the completions are drawn: as was asked."""
         return how.settings()
 
     def check(self, requests: Sequence[Request], how: How) -> None:
         """Refuse a prompt that leaves no room for the completion."""
-        context = self.model.config.max_position_embeddings
-        for request in requests:
-            length = len(self.encode(request.prompt))
-            if length + how.max_new_tokens > context:
-                raise DataError(
-                    f"{request.id}: the prompt has {length} tokens and the completion may have "
-                    f"{how.max_new_tokens}, but {self.facts['name']} can hold {context} together. "
-                    "Shorten the prompt, or lower --max-new-tokens."
-                )
+        name = self.facts["name"]
+        check_lengths(requests, how, encode=self.encode, context=self.context, name=name)
 
     def complete(self, requests: Sequence[Request], how: How) -> list[list[Sample | None]]:
         """Answer each request with ``how.n`` samples; see ``Completer``."""
@@ -165,3 +162,8 @@ class TinyPolicy:
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of a completion, all of it."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def piece(self, token: int) -> str:
+        """Return a token as text, or its name when it is only a part of a character."""
+        text = self.decode([token])
+        return self.tokenizer.id_to_token(token) or text if "\ufffd" in text else text

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 
 from course.artifacts.seal import open_run
 from course.core.paths import DATA
@@ -70,7 +69,9 @@ def test_a_stopped_run_ends_with_the_same_weights(door, small, tmp_path, monkeyp
 def test_the_shipped_base_is_a_sealed_run_of_this_command(door):
     """Its manifest names the recipe; its weights are those that were sealed."""
     run = open_run(BASE)
-    assert run.manifest.kind == "pretrain"
+    assert run.manifest.kind == "pretrain" and not run.manifest.git.dirty
+    assert run.manifest.policy["recipe"]["seed"] == 0
+    assert run.manifest.policy["recipe"]["equations"] == pretraining.Recipe().equations
     size = sum(file.stat().st_size for file in BASE.iterdir())
     assert size <= 3_000_000
     assert sum(weight.numel() for weight in load_model(BASE).model.parameters()) < 1_000_000
@@ -80,7 +81,6 @@ def test_a_slice_of_the_card_is_measured_again(door, tmp_path):
     """Fifty problems fall where the card says, within four standard errors."""
     holdout = tmp_path / "holdout.jsonl"
     holdout.write_text("".join(TEST.read_text().splitlines(keepends=True)[::20]))
-    torch.manual_seed(0)
     done = door("pretrain", "--measure", "tiny", "--holdout", holdout, "--json")
     card = json.loads((BASE / "summary.json").read_text())["metrics"]
     for name in ("pass_at_1", "pass_at_16", "greedy", "forced", "majority_of_16"):
@@ -97,6 +97,37 @@ def test_the_whole_card_is_measured_again(door):
     assert done.code == 0
     for name in ("pass_at_1", "pass_at_16", "greedy", "forced", "likeliest_of_16"):
         assert card[name]["low"] <= done.json[name]["rate"] <= card[name]["high"], name
+
+
+def test_a_short_run_is_not_praised(door, small, tmp_path):
+    """Its card and its JSON say what it lacks."""
+    done = door("pretrain", *small, "--outdir", tmp_path / "p", "--json")
+    card = (tmp_path / "p" / "README.md").read_text()
+    assert "not the base" in card and "--steps 5" in card and "of `holdout`" in card
+    assert not done.json["claims"]["pass@16 is at least .98"]
+
+
+def test_a_holdout_that_cannot_be_measured_is_refused_before_the_training(door, small, tmp_path):
+    """A prompt beyond the context, or an id twice: exit 2 at once, nothing left."""
+    row = {"id": "long", "prompt": "one " * 400, "expected_answer": 1}
+    short = {**row, "prompt": "one"}
+    for name, lines in (("long", [row]), ("twice", [short, short])):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for argv in (["--steps", 5, "--outdir", tmp_path / "p"], ["--measure", "tiny"]):
+            done = door("pretrain", *argv, "--holdout", file)
+            assert (done.code == 2 and file.name in done.err) or "long: the prompt" in done.err
+    assert not (tmp_path / "p").exists() and not (tmp_path / "p.partial").exists()
+
+
+@pytest.mark.parametrize("flags", [
+    ["--steps", "1"], ["--measure", ""], ["--measure", "tiny", "--steps", "5"],
+    ["--measure", "data/models/base"], ["--resume"],
+])  # fmt: skip
+def test_flags_that_make_no_sense_are_refused(door, flags):
+    """Exit 2 in words; nothing is built for ten minutes instead."""
+    done = door("pretrain", *flags)
+    assert done.code == 2 and done.err.startswith("error: ")
 
 
 def test_only_a_tiny_policy_has_such_a_card(door, tmp_path):

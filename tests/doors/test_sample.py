@@ -96,6 +96,44 @@ def test_replayed_completions_claim_no_sampling(door, tmp_path):
     assert (tmp_path / "r" / "completions.jsonl").read_bytes() == frozen.read_bytes()
 
 
+def test_a_replay_of_sealed_samples_keeps_what_is_known_of_them(door, tmp_path):
+    """The frozen pack's sampling and policy travel along, with fewer samples and all."""
+    pack = DATA / "packs" / "selection_pack_dev_t0.3.jsonl"
+    done = door("sample", "--dataset", DEV, "--policy", f"replay:{pack}", "--n", 4, "--pack",
+                "--outdir", tmp_path / "r")  # fmt: skip
+    manifest = open_run(tmp_path / "r").manifest
+    assert done.code == 0
+    assert (manifest.sampling.temperature, manifest.sampling.n) == (0.3, 4)
+    assert manifest.policy["kind"] == "replay" and manifest.policy["of"]["kind"] == "tiny"
+
+
+def test_a_replay_does_not_mend_a_broken_seal(door, tmp_path):
+    """Edited samples stay edited samples."""
+    door("sample", "--dataset", DEV, *FAST, "--outdir", tmp_path / "s")
+    rows_file = tmp_path / "s" / "completions.jsonl"
+    rows_file.write_bytes(rows_file.read_bytes().replace(b"The", b"the"))
+    done = door("sample", "--dataset", DEV, *FAST, "--policy", f"replay:{rows_file}",
+                "--outdir", tmp_path / "r")  # fmt: skip
+    assert done.code == 1 and "BrokenSeal" in done.err and not (tmp_path / "r").exists()
+
+
+def test_a_replay_is_not_sampled(door):
+    """A temperature would be ignored, so it is refused."""
+    frozen = DATA / "rollouts" / "frozen_rollouts_dev.jsonl"
+    done = door("sample", "--dataset", DEV, "--policy", f"replay:{frozen}", "--temperature", 0.3)
+    assert done.code == 2 and "--temperature" in done.err
+
+
+def test_a_pack_needs_every_sample_and_says_so_before_it_begins(door, tmp_path):
+    """The second example has none."""
+    frozen = tmp_path / "frozen.jsonl"
+    frozen.write_text(json.dumps({"id": rows(DEV)[0]["id"], "completion": "Final: 1"}) + "\n")
+    done = door("sample", "--dataset", DEV, *FAST, "--policy", f"replay:{frozen}", "--pack",
+                "--outdir", tmp_path / "r")  # fmt: skip
+    assert done.code == 2 and rows(DEV)[1]["id"] in done.err
+    assert list(tmp_path.iterdir()) == [frozen]
+
+
 def test_what_a_replay_lacks_is_missing_and_never_an_empty_text(door, tmp_path):
     """Exit 1, and the row is not there."""
     frozen = tmp_path / "frozen.jsonl"
@@ -109,7 +147,7 @@ def test_what_a_replay_lacks_is_missing_and_never_an_empty_text(door, tmp_path):
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(door, tmp_path, kill):
-    """Nothing is asked twice: what was committed stays as it is."""
+    """Killed or interrupted, no finished run is there; --resume makes the one that was meant."""
     argv = ["--dataset", DATA / "datasets" / "math_test.jsonl", "--n", "16", "--outdir"]
     command = [sys.executable, "-m", "course.sample", *argv, tmp_path / "broken"]
     running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -172,6 +210,17 @@ def test_show_prices_any_text(door):
     assert "'The answer is 79.'" in done.out and "'<eos>é'" in done.out
 
 
+def test_a_price_beyond_the_context_is_refused(door):
+    """The model has no position for it, so there is no number to show."""
+    done = door("sample", "--show", "--price", "one " * 200)
+    assert done.code == 2 and "256" in done.err
+
+
+def test_a_part_of_a_character_is_shown_by_its_name(door):
+    """Three bytes, three tokens, none of which is text by itself."""
+    assert "|<0xE6>|<0x97>|<0xA5>|" in door("sample", "--show", "日").out
+
+
 @pytest.mark.parametrize(("flags", "words"), [
     (["--policy", "tiny:no/such/folder"], "not a tiny policy"),
     (["--policy", "gpt-9"], "is no policy"),
@@ -184,11 +233,17 @@ def test_show_prices_any_text(door):
     (["--max-new-tokens", "500"], "can hold 256"),
     (["--resume"], "--outdir"),
     (["--device", "cuda"], "hf:"),
+    (["--n", "100001"], "at most 100,000"),
+    (["--temperature", "1e-40"], "0.001"),
+    (["--show", "--json"], "no place beside"),
+    (["--price", "Final: 1"], "--price goes with --show"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_said_in_words(door, flags, words):
+def test_what_cannot_be_done_is_said_in_words(door, tmp_path, flags, words):
     """Exit 2, no traceback, and nothing is left behind."""
-    done = door("sample", "--dataset", DEV, *flags)
+    place = [] if "--resume" in flags else ["--outdir", tmp_path / "s"]
+    done = door("sample", "--dataset", DEV, *place, *flags)
     assert done.code == 2 and words in done.err and "Traceback" not in done.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_empty_dataset_a_missing_one_and_none_are_refused(door, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from course.core.errors import DivergedError
 from course.learning.corpus import Corpus, Item
 from course.learning.pretrain_run import course_tokenizer
 from course.learning.pretraining import (
@@ -121,7 +122,7 @@ def test_a_loss_that_is_no_number_stops_the_run():
     training = Pretraining(SMALL, course_tokenizer())
     with torch.no_grad():
         training.model.model.norm.weight.fill_(float("nan"))
-    with pytest.raises(ArithmeticError, match="step 1"):
+    with pytest.raises(DivergedError, match="step 1"):
         next(training.run())
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course.core.errors import DataError, DivergedError
 from course.core.jsonl import JsonlReader
 from course.core.paths import DATA
 from course.core.records import Example
@@ -111,10 +112,8 @@ def test_the_first_of_several_epochs_is_the_plain_step():
 
 def test_weights_that_diverged_are_noticed():
     """An infinite learning rate ends in words, not in a file full of NaN."""
-    from course.core.errors import DataError
-
     wild = trainer(replace(SMALL, learning_rate=float("inf"), warmup=1))
-    with pytest.raises((ArithmeticError, DataError), match=r"diverged|not finite"):
+    with pytest.raises((DivergedError, DataError), match=r"diverged|not finite"):
         list(wild.run())
 
 

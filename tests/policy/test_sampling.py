@@ -203,3 +203,11 @@ def test_nothing_to_draw_is_nothing():
     """A limit of no tokens."""
     drawn = draw(Toy([0.5, 0.5]), [[0]], ["a"], How(2, max_new_tokens=0))
     assert drawn.tokens.shape == (2, 0) and drawn.lengths.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-40])
+def test_a_tiny_temperature_is_almost_greedy(temperature):
+    """Dividing by it overflows nothing."""
+    logits = torch.tensor([[1.0, 5.0, 4.9], [900.0, -900.0, 0.0]])
+    noise = torch.full((2,), 1 - 2**-53, dtype=torch.float64)
+    assert choose(logits, noise, How(temperature=temperature)).tolist() == [1, 0]
