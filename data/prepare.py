@@ -613,7 +613,7 @@ def rollouts(out: Path) -> list[Path]:
     from course import sample
 
     out = out.resolve()
-    written = []
+    made: list[tuple[Path, str]] = []  # what to copy, and where to
     for frozen in FROZEN:
         run = Path("runs", "frozen", Path(frozen.name).stem)
         argv = ["--dataset", f"data/datasets/math_{frozen.split}.jsonl", "--outdir", str(run)]
@@ -624,10 +624,10 @@ def rollouts(out: Path) -> list[Path]:
                 kind = MachineError if code == MachineError.exit_code else UsageError
                 raise kind(f"course.sample {' '.join(argv)} said why, and ended with {code}.")
         rows = "selection_pack.jsonl" if "--pack" in argv else "completions.jsonl"
-        for source, name in ((rows, frozen.name), ("manifest.json", frozen.manifest)):
-            write_whole(out / name, (ROOT / run / source).read_text(encoding="utf-8"))
-            written.append(out / name)
-    return written
+        made += [(ROOT / run / rows, frozen.name), (ROOT / run / "manifest.json", frozen.manifest)]
+    for source, name in made:  # only now: a changed data file would make the next run's git dirty
+        write_whole(out / name, source.read_text(encoding="utf-8"))
+    return [out / name for _, name in made]
 
 
 # ---------------------------------------------------------------------------------------------
