@@ -176,7 +176,7 @@ class Trainer:
         config, drawn = self.config, batch.drawn
         P, G = config.prompts, config.group_size
         T = drawn.tokens.shape[1]
-        mask = torch.arange(T) < drawn.lengths[:, None]  # (N, T): written tokens, the end included
+        mask = written(drawn.lengths, T)
         scored = torch.tensor([score.reward is not None for score in batch.scores])
         rewards = torch.tensor([score.reward or 0.0 for score in batch.scores])
         paid = rewards
@@ -307,6 +307,11 @@ class LogProbs(NamedTuple):
     logits: Tensor
     """(U, T, V), of the distinct completions."""
     packed: Packed
+
+
+def written(lengths: Tensor, width: int) -> Tensor:
+    """Mask the tokens that the policy wrote, its end included: (N,) lengths to (N, width) bool."""
+    return torch.arange(width) < lengths[:, None]
 
 
 def _metrics(
