@@ -127,12 +127,13 @@ def test_environment_facts_are_plain_json(monkeypatch: pytest.MonkeyPatch):
 
     torch = ModuleType("torch")
     torch.__version__ = TorchVersion("2.9.0+cpu")  # type: ignore[attr-defined]
+    torch.get_num_threads = lambda: 3  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "transformers", None)
     facts = environment_facts()
     assert json.loads(msgspec.json.encode(facts)) == facts
     assert facts["packages"]["torch"] == "2.9.0+cpu" and "transformers" not in facts["packages"]
-    assert facts["python"] == sys.version.split()[0]
+    assert facts["python"] == sys.version.split()[0] and facts["threads"] == 3
 
 
 @pytest.fixture
