@@ -154,7 +154,7 @@ def test_one_row_is_enough(fields, name):
 
 @pytest.mark.slow
 def test_a_leaky_reward_is_hacked_and_the_sentinels_say_so():
-    """`anywhere` at twice the usual rate: lists of guesses that the limit cuts."""
+    """`anywhere` at twice the usual rate: ten nats from home, though its reward only rises."""
     leaky = checked(load_scorer("anywhere"))
     rung = watch(TrainConfig(steps=120, learning_rate=3e-4), score=leaky)
-    assert "does_not_end" in rung
+    assert "kl_explodes" in rung and "reward_falls" not in rung
