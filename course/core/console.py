@@ -231,7 +231,11 @@ def progress(
                 began.extend((time.perf_counter(), done))
             elif unit and done > began[1]:
                 rate = (done - began[1]) / max(time.perf_counter() - began[0], 1e-9)
-                display.update(task, description=f"{label}  {rate:,.3g} {unit}/s")
+                display.update(task, description=f"{label}  {_rate(rate)} {unit}/s")
             display.update(task, completed=done)
 
         yield show
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
