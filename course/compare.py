@@ -4,12 +4,13 @@ python -m course.compare --baseline runs/demo/base --candidate runs/demo/trained
 """
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.core import console
+from course.core.flags import number
 
 if TYPE_CHECKING:
     from course.evaluation.decision import Comparison, Side
@@ -62,14 +63,14 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add(
         "--min-delta",
-        type=_share,
+        type=number(0, 1, "a number from 0 to 1"),
         default=0.0,
         metavar="D",
         help="the least difference in pass rate that is worth having, 0 to 1 (default 0.0)",
     )
     add(
         "--alpha",
-        type=_share,
+        type=number(0, 1, "a number from 0 to 1"),
         default=0.05,
         metavar="A",
         help="the largest p that counts as evidence (default 0.05)",
@@ -82,16 +83,6 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add("--json", action="store_true", help="print the comparison as JSON, and nothing else")
     return parser.parse_args(argv)
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
 
 
 def _as_json(comparison: "Comparison", args: Namespace) -> dict[str, Any]:

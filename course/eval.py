@@ -5,13 +5,14 @@ python -m course.eval --dataset DATASET.jsonl --completions COMPLETIONS.jsonl
 
 import shlex
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course.core import console
+from course.core.flags import whole
 
 if TYPE_CHECKING:
     from course.core.records import EvalSummary, Manifest
@@ -118,7 +119,7 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         help="JSON that says how the completions were sampled: temperature, top_p, max_new_tokens, "
         "n, greedy, seed (completions inside a sample run bring it along)",
     )
-    add("--max", type=_positive, metavar="N", help="score only the first N examples: a quick look")
+    add("--max", type=whole(1), metavar="N", help="score only the first N examples: a quick look")
     add(
         "--ask-twice",
         action="store_true",
@@ -132,16 +133,6 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add("--json", action="store_true", help="print the summary as JSON, and nothing else")
     return parser.parse_args(argv)
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return value
 
 
 def _as_json(summary: "EvalSummary", manifest: "Manifest", run_dir: str) -> dict[str, object]:

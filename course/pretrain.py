@@ -4,13 +4,14 @@ python -m course.pretrain --outdir runs/base
 """
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course.core import console
 from course.core.errors import DataError, UsageError
+from course.core.flags import whole
 
 if TYPE_CHECKING:
     from course.core.records import Example
@@ -154,8 +155,8 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         metavar="DIR",
         help="the run folder to write (default: pretrain-001 ..., in the repository's runs/)",
     )
-    add("--seed", type=_seed, default=0, metavar="N", help="another seed, another policy")
-    add("--steps", type=_positive, metavar="N", help="train so many steps only: a quick look")
+    add("--seed", type=whole(0), default=0, metavar="N", help="another seed, another policy")
+    add("--steps", type=whole(1), metavar="N", help="train so many steps only: a quick look")
     add("--resume", action="store_true", help="go on with the unfinished run in --outdir")
     add(
         "--overwrite",
@@ -176,24 +177,6 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     )
     add("--json", action="store_true", help="print the card as JSON, and nothing else")
     return parser.parse_args(argv)
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _whole(text: str, least: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value < 2**63:
-        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-    return value
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python -m course.sample --dataset data/datasets/math_dev.jsonl --outdir runs/min
 """
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from course.core import console
 from course.core.errors import UsageError
+from course.core.flags import number, whole
 
 if TYPE_CHECKING:
     from course.core.records import Manifest, SampleSummary
@@ -181,7 +182,13 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
         metavar="DIR",
         help="the run folder to write (default: sample-NAME-001 ..., in the repository's runs/)",
     )
-    add("--n", type=_samples, default=1, metavar="N", help="samples per example (default: 1)")
+    add(
+        "--n",
+        type=whole(1, 100_000),
+        default=1,
+        metavar="N",
+        help="samples per example (default: 1)",
+    )
     add(
         "--pack",
         action="store_true",
@@ -196,19 +203,19 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     add("--greedy", action="store_true", help="always the likeliest token: temperature 0")
     add(
         "--top-p",
-        type=_top_p,
+        type=number(1e-9, 1.0, "a share of the probability: above 0, at most 1"),
         metavar="P",
         help="choose among the likeliest tokens with this share of the probability (default: 1)",
     )
     add(
         "--max-new-tokens",
-        type=_positive,
+        type=whole(1),
         metavar="N",
         help="cut a completion after so many tokens (default: 12; for hf: 256, or what its context "
         "leaves)",
     )
-    add("--seed", type=_seed, metavar="N", help="another seed, other samples (default: 0)")
-    add("--max", type=_positive, metavar="N", help="only the first N examples: a quick look")
+    add("--seed", type=whole(0), metavar="N", help="another seed, other samples (default: 0)")
+    add("--max", type=whole(1), metavar="N", help="only the first N examples: a quick look")
     add("--resume", action="store_true", help="go on with the unfinished run in --outdir")
     add(
         "--overwrite",
@@ -234,48 +241,10 @@ def _parse(argv: Sequence[str] | None) -> Namespace:
     return parser.parse_args(argv)
 
 
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _samples(text: str) -> int:
-    return _whole(text, 1, 100_000)
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _whole(text: str, least: int, most: int = 2**63 - 1) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        above = f", at most {most:,}" if value > most else ""
-        raise ArgumentTypeError(f"{text!r} is not a whole number of at least {least}{above}")
-    return value
-
-
 def _temperature(text: str) -> float:
-    value = _number(text, 0.0, 100.0, "a temperature: 0, or a number from 0.001 to 100")
-    return (
-        value if value == 0 else _number(text, 0.001, 100.0, "a temperature: 0, or at least 0.001")
-    )
-
-
-def _top_p(text: str) -> float:
-    return _number(text, 1e-9, 1.0, "a share of the probability: above 0, at most 1")
-
-
-def _number(text: str, low: float, high: float, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise ArgumentTypeError(f"{text!r} is not {what}")
-    return value
+    what = "a temperature: 0, or a number from 0.001 to 100"
+    value = number(0.0, 100.0, what)(text)
+    return value if value == 0 else number(0.001, 100.0, what)(text)
 
 
 def _show_run(summary: "SampleSummary", manifest: "Manifest") -> None:

@@ -11,6 +11,7 @@ import re
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +20,18 @@ from typing import Any
 import msgspec
 
 from course import __version__
-from course.core.digests import canonical_json
-from course.core.paths import ROOT
-from course.core.records import Command, GitState, Manifest
+from course.core.digests import canonical_json, sha256_file
+from course.core.paths import ROOT, recorded
+from course.core.records import (
+    Command,
+    GitState,
+    InputFile,
+    Manifest,
+    OutputFile,
+    RunKind,
+    SamplingSettings,
+    ScorerFacts,
+)
 
 MANIFEST = "manifest.json"
 UNSEALED = "0" * 64
@@ -89,6 +99,48 @@ def _written(folder: Path) -> _Written | None:
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Written)
     return None
+
+
+class Record:
+    """What a run knows of itself from its first moment; it becomes the manifest at its last."""
+
+    def __init__(self, kind: RunKind, argv: Sequence[str], args: dict[str, Any]) -> None:
+        self._kind, self._command = kind, command_facts(argv, args)
+        self._started, self._clock = utc_now(), time.perf_counter()
+
+    def manifest(
+        self,
+        outputs: dict[str, OutputFile],
+        *,
+        inputs: dict[str, InputFile],
+        prompts_sha256: str | None = None,
+        scorer: ScorerFacts | None = None,
+        policy: dict[str, Any] | None = None,
+        sampling: SamplingSettings | None = None,
+    ) -> Manifest:
+        """Say where the run came from; the seal is still to be filled in."""
+        return Manifest(
+            schema_version=1,
+            kind=self._kind,
+            run_id=new_run_id(self._started),
+            created_utc=f"{self._started:%Y-%m-%dT%H:%M:%SZ}",
+            duration_s=round(time.perf_counter() - self._clock, 3),
+            command=self._command,
+            inputs=inputs,
+            prompts_sha256=prompts_sha256,
+            scorer=scorer,
+            policy=policy,
+            sampling=sampling,
+            environment=environment_facts(),
+            git=git_facts(),
+            outputs=outputs,
+            seal=UNSEALED,
+        )
+
+
+def input_file(path: Path) -> InputFile:
+    """Describe a file that a run read, from the file as it is now."""
+    return InputFile(recorded(path), path.stat().st_size, sha256_file(path))
 
 
 def new_run_id(now: datetime) -> str:

@@ -1,26 +1,16 @@
 """Make an eval run: evaluate, and leave the evidence in a sealed run folder."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from course.artifacts.manifest import (
-    UNSEALED,
-    command_facts,
-    environment_facts,
-    git_facts,
-    new_run_id,
-    utc_now,
-)
+from course.artifacts.manifest import Record, input_file
 from course.artifacts.run_folder import RunFolder
 from course.core.console import one_line
-from course.core.digests import pretty_json, sha256_file
-from course.core.paths import recorded
+from course.core.digests import pretty_json
 from course.core.records import (
     Detectable,
     EvalSummary,
-    InputFile,
     Manifest,
     OutputFile,
     ScorerFacts,
@@ -41,7 +31,7 @@ def write_eval_run(
     progress: Callable[[int], None],
 ) -> tuple[Evaluation, Manifest]:
     """Evaluate into an open run folder and publish it."""
-    started, clock = utc_now(), time.perf_counter()
+    record = Record("eval", argv, args)
     out = folder.create("results.jsonl")
     evaluation = evaluate(request, out, progress)
     check_count(request.sampling, evaluation.summary.run)
@@ -55,26 +45,16 @@ def write_eval_run(
     folder.write("summary.md", summary_markdown(evaluation.summary, request.scorer).encode())
     inputs = {"dataset": evaluation.dataset, "completions": evaluation.completions}
     if sampling_file:
-        data = sampling_file.stat().st_size
-        inputs["sampling"] = InputFile(recorded(sampling_file), data, sha256_file(sampling_file))
+        inputs["sampling"] = input_file(sampling_file)
 
     def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
-        return Manifest(
-            schema_version=1,
-            kind="eval",
-            run_id=new_run_id(started),
-            created_utc=f"{started:%Y-%m-%dT%H:%M:%SZ}",
-            duration_s=round(time.perf_counter() - clock, 3),
-            command=command_facts(argv, args),
+        return record.manifest(
+            outputs,
             inputs=inputs,
             prompts_sha256=given or evaluation.prompts_sha256,
             scorer=scorer_facts(request.scorer),
             policy=origin.policy,
             sampling=request.sampling,
-            environment=environment_facts(),
-            git=git_facts(),
-            outputs=outputs,
-            seal=UNSEALED,
         )
 
     return evaluation, folder.publish(manifest_of)

@@ -6,7 +6,6 @@ with the bytes of an unbroken one.
 """
 
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
@@ -15,14 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from course.artifacts.manifest import (
-    UNSEALED,
-    command_facts,
-    environment_facts,
-    git_facts,
-    new_run_id,
-    utc_now,
-)
+from course.artifacts.manifest import Record, environment_facts
 from course.artifacts.run_folder import RunFolder
 from course.core.digests import canonical_json, pretty_json, prompt_lines
 from course.core.errors import DataError
@@ -91,7 +83,7 @@ def write_sample_run(
         pack: write a selection pack, one row an example, instead of completions.
         progress: called with how many completions are there by now.
     """
-    started, clock = utc_now(), time.perf_counter()
+    record = Record("sample", argv, args)
     name = PACK if pack else COMPLETIONS
     out, done = folder.append(name), folder.progress.get("requests", 0)
     encode = msgspec.json.Encoder().encode_lines
@@ -112,22 +104,12 @@ def write_sample_run(
     folder.write("summary.json", pretty_json(summary))
 
     def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
-        return Manifest(
-            schema_version=1,
-            kind="sample",
-            run_id=new_run_id(started),
-            created_utc=f"{started:%Y-%m-%dT%H:%M:%SZ}",
-            duration_s=round(time.perf_counter() - clock, 3),
-            command=command_facts(argv, args),
+        return record.manifest(
+            outputs,
             inputs={"dataset": asked.dataset},
             prompts_sha256=(origin and origin.prompts_sha256) or asked.prompts_sha256,
-            scorer=None,
             policy=completer.facts | ({"of": origin.policy} if origin and origin.policy else {}),
             sampling=sampling,
-            environment=environment_facts(),
-            git=git_facts(),
-            outputs=outputs,
-            seal=UNSEALED,
         )
 
     return summary, folder.publish(manifest_of)

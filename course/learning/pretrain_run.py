@@ -15,19 +15,12 @@ import msgspec
 import torch
 from tokenizers import Tokenizer
 
-from course.artifacts.manifest import (
-    UNSEALED,
-    command_facts,
-    environment_facts,
-    git_facts,
-    new_run_id,
-    utc_now,
-)
+from course.artifacts.manifest import Record, input_file
 from course.artifacts.run_folder import RunFolder
 from course.core.digests import pretty_json, sha256_file
 from course.core.jsonl import JsonlReader
-from course.core.paths import DATA, recorded
-from course.core.records import Example, InputFile, Manifest, OutputFile
+from course.core.paths import DATA
+from course.core.records import Example, Manifest, OutputFile
 from course.learning.card import LIMIT, SAMPLES, Card, claims, facts, measure, table
 from course.learning.corpus import FORMS, GENERATOR
 from course.learning.pretraining import Pretraining, Recipe
@@ -57,7 +50,7 @@ def write_pretrain_run(
     say: Callable[[str], None],
 ) -> tuple[Card, Manifest]:
     """Pretrain into an open run folder, measure what came out, and publish it."""
-    started, clock = utc_now(), time.perf_counter()
+    record = Record("pretrain", argv, args)
     tokenizer = course_tokenizer()
     check_lengths(  # now, and not after all the training
         [Request(example.id, example.prompt) for example in holdout],
@@ -82,28 +75,16 @@ def write_pretrain_run(
     summary = {"schema_version": 1, "run": run, "metrics": facts(card)}
     folder.write("summary.json", pretty_json(summary))
     inputs = {
-        "training": _input(TRAIN),
-        "generator": _input(GENERATOR),
-        "holdout": _input(holdout_file),
+        "training": input_file(TRAIN),
+        "generator": input_file(GENERATOR),
+        "holdout": input_file(holdout_file),
     }
 
     def manifest_of(outputs: dict[str, OutputFile]) -> Manifest:
-        return Manifest(
-            schema_version=1,
-            kind="pretrain",
-            run_id=new_run_id(started),
-            created_utc=f"{started:%Y-%m-%dT%H:%M:%SZ}",
-            duration_s=round(time.perf_counter() - clock, 3),
-            command=command_facts(argv, args),
+        return record.manifest(
+            outputs,
             inputs=inputs,
-            prompts_sha256=None,
-            scorer=None,
             policy={"kind": "tiny", "name": "base", "recipe": asdict(recipe)},
-            sampling=None,
-            environment=environment_facts(),
-            git=git_facts(),
-            outputs=outputs,
-            seal=UNSEALED,
         )
 
     return card, folder.publish(manifest_of)
@@ -152,10 +133,6 @@ def _train(
             folder.commit({"steps": report.step}, carry=buffer.getvalue())
         if report.step % 100 == 0:
             say(f"step {report.step} ({report.stage}): loss {report.loss:.3f}")
-
-
-def _input(path: Path) -> InputFile:
-    return InputFile(recorded(path), path.stat().st_size, sha256_file(path))
 
 
 def card_markdown(card: Card, recipe: Recipe, parameters: int, holdout: str) -> str:
